@@ -86,8 +86,10 @@ def labels_of(name: str, names: Sequence[object], where: str) -> Labels:
     """The labels that something named `name` lists.
 
     Raises:
-        FileError: it lists none, or what is no name of a class; with its number from 1.
+        FileError: it lists none, or what is no name of a class; with its number from 1. Or it is called as porter calls ImageNet's.
     """
+    if name in LABEL_MAPS:
+        raise FileError(f"'{name}' is what porter calls ImageNet's own classes", where=where, next="give the file another name")
     for number, each in enumerate(names or ("",), 1):
         if not (isinstance(each, str) and 0 < len(each) <= MAX_LABEL and escaped(plain := each.replace("\t", " ")) == plain):
             message = f"expected the name of a class, of 1 to {MAX_LABEL} characters, none of which controls a terminal"

@@ -11,7 +11,6 @@ from typing import Annotated
 from pydantic import Field
 
 from porter.base.errors import FileError
-from porter.data.labels import class_label
 from porter.data.photos import Photo
 from porter.data.preprocess import open_image
 from porter.data.reading import read_bytes
@@ -95,7 +94,7 @@ def _top(port: Port, scores: Scores, position: int) -> tuple[Guess, ...]:
     found = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:
-            label = class_label(row, port.record.label_map, port.record.background)
+            label = port.record.label_of(row)
             found.append(Guess(row, label.name if label else None, share))
     return tuple(found)
 

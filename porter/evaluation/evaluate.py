@@ -23,7 +23,7 @@ from porter.evaluation.distributed import Process, joined, this_process
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Entrant, Measured, Options, PhotoOptions, measure, merged, read_options
 from porter.evaluation.predictions import write_predictions
-from porter.evaluation.protocol import protocol_of
+from porter.evaluation.protocol import protocol_of, rescaled
 from porter.evaluation.published import judge, notes_on_weights, obstacles, other_protocol, published_figure
 from porter.evaluation.results import Accuracy, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
@@ -144,6 +144,8 @@ def evaluate_several(
             found = _written(entrant.port, data_set, measured, found)
             if predictions is not None:
                 write_predictions(Path(predictions), record, data_set.photos, measured.scored.models[PORT], found.failed)
+        elif predictions is not None and not found.complete:
+            found = _warned(found, f"{predictions} is not written: the run was interrupted")
         results.append(OfPort(str(entrant.port.folder), record.name, record.framework, found))
     if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
@@ -255,7 +257,7 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
     other = other_protocol(record)
     against = other + obstacles(protocol.square, photos, accuracy, options, published, scored.complete) if published else []
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
-    beside, warnings = None, (*doubted(record, record.zoo), *measured.warnings)
+    beside, warnings = None, (*doubted(record, record.zoo), *rescaled(record, protocol), *measured.warnings)
     if measured.earlier:
         went_on = f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where Ctrl-C had ended an earlier run"
         warnings = (*warnings, went_on)
@@ -287,6 +289,7 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
         limit=photos.limit,
         split=options.split,
         labels=None if photos.labels is None else str(photos.labels),
+        class_names=None if options.class_names is None else str(options.class_names),
         warnings=warnings,
     )
 
@@ -325,7 +328,7 @@ def _written(port: Port, photos: PhotoSet, measured: Measured, found: Evaluation
 
 def _alike(kept: Mapping[str, Any], found: Evaluation) -> bool:
     """Whether figures of a record are of the same data and measured in the same way. Where they are not, one may be a mistake."""
-    same = all(kept.get(name) == getattr(found, name) for name in ("split", "labels", "protocol", "crops"))
+    same = all(kept.get(name) == getattr(found, name) for name in ("split", "labels", "class_names", "protocol", "crops"))
     return same and list(kept.get("photos", ())) == list(found.photos)
 
 

@@ -76,6 +76,7 @@ class Options:
         labels: a file of labels, instead of the data set's own.
         split: of the data set.
         stated: what the user says of the model's photos and classes.
+        class_names: the file of the classes' names in it.
 
     Raises:
         UsageError: a number is too small.
@@ -91,6 +92,7 @@ class Options:
     labels: Path | None = None
     split: str | None = None
     stated: Stated = NOTHING
+    class_names: Path | None = None
 
     def __post_init__(self) -> None:
         numbers = (("--batch-size", self.batch_size, 1), ("--workers", self.workers, 0), ("--limit", self.limit, 1))
@@ -117,7 +119,8 @@ def read_options(given: PhotoOptions, precision: str = "fp32") -> Options:
         crops=_one_of(rest.pop("crops", 1), get_args(Crops), "--crops"),
         cache=path_of(rest.pop("cache", None)),
         labels=path_of(rest.pop("labels", None)),
-        stated=read_stated(rest.pop("preprocess", None), rest.pop("class_names", None)),
+        class_names=(names := path_of(rest.pop("class_names", None))),
+        stated=read_stated(rest.pop("preprocess", None), names),
         **rest,
     )
 

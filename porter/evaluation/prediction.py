@@ -11,10 +11,9 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, UsageError
-from porter.data.labels import class_label
 from porter.data.preprocess import Preprocess, open_image, prepare
 from porter.data.statements import fed
-from porter.evaluation.protocol import expect_protocol, fitted
+from porter.evaluation.protocol import expect_protocol, fitted, rescaled
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.files import AnyPath
 from porter.port import Port, read_port
@@ -82,8 +81,9 @@ def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: A
     alone = len(logits) == 1 and port.record.activation != "sigmoid"
     guesses = []
     for index in map(int, top_classes(logits[np.newaxis])[0]):  # by logits, because small probabilities underflow to 0
-        label = class_label(index, port.record.label_map, port.record.background)
+        label = port.record.label_of(index)
         wnid, name = (label.wnid, label.name) if label else (None, None)
         share = None if alone else float(shares[index])
         guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=share))
-    return Prediction(image, fed(protocol, *batch.shape[2:]), tuple(guesses), logits)
+    proportion = ", in proportion to the protocol" if rescaled(port.record, protocol) else ""
+    return Prediction(image, fed(protocol, *batch.shape[2:]) + proportion, tuple(guesses), logits)

@@ -8,7 +8,6 @@ from io import StringIO
 from pathlib import Path
 
 from porter.base.errors import escaped
-from porter.data.labels import class_label
 from porter.data.photos import Failure, Photo
 from porter.evaluation.ranking import TOP
 from porter.evaluation.results import OfPort
@@ -67,7 +66,7 @@ def write_predictions(path: Path, record: Record, photos: Sequence[Photo], score
             continue
         cells: list[object] = [photo.name, "|".join(str(label + record.background) for label in photo.labels), rank]
         for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
-            label = class_label(row, record.label_map, record.background) if row >= 0 else None
+            label = record.label_of(row) if row >= 0 else None
             cells += [row, escaped(label.name) if label else "", f"{share:.6g}"] if row >= 0 else ["", "", ""]
         table.writerow(cells)
     for failure in failed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from porter.base.errors import RecipeError, UsageError
 from porter.data.preprocess import Preprocess
-from porter.data.statements import example
+from porter.data.statements import example, in_words
 from porter.evaluation.results import Crops
 from porter.formats.recognition import FORMATS
 from porter.port import Facts, Input, Port, Record
@@ -97,6 +97,15 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
             where=where,
             next="convert again with a smaller --input-size or any",
         ) from None
+
+
+def rescaled(facts: Facts, fed: Preprocess) -> tuple[str, ...]:
+    """One line where photos are not prepared as a user or a file states it, but in proportion for a port of one size."""
+    own = facts.preprocess
+    if own is None or facts.protocol_by not in ("user", "file") or own.fed_side == fed.fed_side:
+        return ()
+    stated, taken = (f"{side}x{side}" for side in (own.fed_side, fed.fed_side))
+    return (f"the protocol feeds {stated}, and this port takes only {taken}: it is taken in proportion, {in_words(fed)}",)
 
 
 def _expect_colours(channels: int, where: str) -> None:

@@ -89,6 +89,7 @@ class Evaluation(Judgement, Accuracy):
         limit: the number of photos that `--limit` took of a larger data set; None if all were to be scored.
         split: what `--split` chose; None for the validation set, or all there is.
         labels: the file of `--labels`, which replaced the data set's own labels.
+        class_names: the file of `--class-names`, which replaced the port's own.
         unnamed: for `failed`, `excluded` and `differing`, the number of photos that the list does not name.
     """
 
@@ -111,6 +112,7 @@ class Evaluation(Judgement, Accuracy):
     limit: int | None = None
     split: str | None = None
     labels: str | None = None
+    class_names: str | None = None
     warnings: tuple[str, ...] = ()
     unnamed: Mapping[str, int] = field(default_factory=dict)
 
@@ -123,9 +125,10 @@ class Evaluation(Judgement, Accuracy):
 
     def line(self) -> dict[str, Any]:
         """As port.json lists all evaluations: what was measured, on what and when."""
-        names = ("images", "top1", "top5", "loss", "photos", "split", "limit", "labels", "protocol", "crops", "precision", "device")
+        figures = ("images", "top1", "top5", "loss")
+        settings = ("photos", "split", "limit", "labels", "class_names", "protocol", "crops", "precision", "device")
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        return {"date": now, **{name: getattr(self, name) for name in names}}
+        return {"date": now, **{name: getattr(self, name) for name in (*figures, *settings)}}
 
     def summary(self) -> dict[str, Any]:
         """As port.json keeps it: with the first `NAMED` of each list of photos, and with the names of the fields here."""
@@ -209,7 +212,7 @@ class Study:
         by_entropy: the result by entropy; None if the study is judged by it.
         unlabelled: why the photos have no classes; None if they have classes.
         protocol: the preprocessing, in words.
-        limit, split, labels: see Evaluation.
+        preprocess, limit, split, labels, class_names: see Evaluation.
         skipped: by name, why a case was not run.
         complete: False if Ctrl-C ended it; cases that were not measured on all photos are then left out.
     """
@@ -227,9 +230,11 @@ class Study:
     by_entropy: Trained | None = None
     unlabelled: str | None = None
     protocol: str = ""
+    preprocess: Mapping[str, Any] | None = None
     limit: int | None = None
     split: str | None = None
     labels: str | None = None
+    class_names: str | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
     warnings: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import ChecksumError, FileError, GraphError, UsageError
-from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Labels
+from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
 from porter.data.preprocess import Preprocess
 from porter.files import AnyPath, WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
@@ -190,6 +190,10 @@ class Facts(_Strict):
         """What the classes are; None if it is not known."""
         known = self.labels is not None and (self.labels in LABEL_MAPS or self.class_names)
         return Labels(str(self.labels), self.class_names) if known else None
+
+    def label_of(self, row: int) -> Label | None:
+        """What a row of the port's logits stands for; None if it is not known, or there is no such row."""
+        return class_label(row, self.label_map, self.background)
 
 
 class Record(Facts):

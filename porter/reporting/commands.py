@@ -73,6 +73,8 @@ def study(record: Record, folder: str, result: Study | None) -> str:
         return command("study", "padding", record.variant, *options, "--data", "PATH")
     if any(case.ten_crop_top5_error is not None for case in result.cases):
         options += ["--crops", "10"]
+    if result.preprocess is not None and (stated_then := read_preprocess(result.preprocess)) != record.preprocess:
+        options += ["--preprocess", stated(stated_then)]
     return command("study", "padding", record.variant, *options, *_photos(result))
 
 
@@ -81,7 +83,8 @@ def _photos(result: Evaluation | Study) -> list[str]:
     limit = [] if result.limit is None else ["--limit", str(result.limit)]
     labels = [] if result.labels is None else ["--labels", result.labels]
     split = [] if result.split is None else ["--split", result.split]
-    return [*limit, *split, *labels, "--data", result.photos[0]]
+    names = [] if result.class_names is None else ["--class-names", result.class_names]
+    return [*limit, *split, *labels, *names, "--data", result.photos[0]]
 
 
 def reproduce(contents: Contents, folder: str) -> list[str]:

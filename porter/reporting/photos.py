@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import zip_longest
 
-from porter.data.labels import Label, class_label
+from porter.data.labels import Label
 from porter.evaluation.details import Guess, SamplePhoto
 from porter.port import Record
 
@@ -57,12 +57,12 @@ def show(photo: SamplePhoto, record: Record) -> Shown:
 
 def label_name(index: int, record: Record) -> str:
     """The class of a photo's label, which is counted without a background row."""
-    return _name(index, class_label(index, record.label_map) if index >= 0 else None)
+    return logit_name(index + record.background, record) if index >= 0 else _name(index, None)
 
 
 def logit_name(index: int, record: Record) -> str:
     """The class of one of the port's logits."""
-    return _name(index, class_label(index, record.label_map, record.background) if index >= 0 else None)
+    return _name(index, record.label_of(index) if index >= 0 else None)
 
 
 def _name(index: int, label: Label | None) -> str:

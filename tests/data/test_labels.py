@@ -79,3 +79,9 @@ def test_what_is_no_file_of_labels(content: bytes, words: str, tmp_path: Path) -
     (tmp_path / "link.txt").symlink_to(tmp_path / "flowers.txt")
     with pytest.raises(FileError, match="not a plain file"):
         read_labels(tmp_path / "link.txt")
+
+
+def test_a_file_of_labels_is_not_called_as_imagenets_are(tmp_path: Path) -> None:
+    (tmp_path / IMAGENET).write_text("a\nb\n")
+    with pytest.raises(FileError, match="'imagenet-1000' is what porter calls ImageNet's own classes"):
+        read_labels(tmp_path / IMAGENET)

@@ -247,7 +247,8 @@ def test_control_c_leaves_the_record_as_it_is(mine: Made, monkeypatch: pytest.Mo
 
     before = (mine.port / RECORD).read_bytes()
     monkeypatch.setattr(scoring, "_begin", interrupted)
-    found = run(mine, expect_top1=100.0)
+    found = run(mine, expect_top1=100.0, predictions=mine.port.parent / "seen.csv")
+    assert f"{mine.port.parent / 'seen.csv'} is not written: the run was interrupted" in found.warnings
     assert not found.complete and not found.ok and found.images == 5
     seen = {photo.parent for photo in sorted(mine.photos.glob("*/*"))[:5]}
     assert found.classes_present == len(seen) < len(list(mine.photos.iterdir()))

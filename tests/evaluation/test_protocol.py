@@ -10,7 +10,7 @@ import pytest
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.data.statements import fed, in_words
-from porter.evaluation.protocol import expect_square, own_protocol, protocol_of
+from porter.evaluation.protocol import expect_square, own_protocol, protocol_of, rescaled
 from tests.recipe.recipes import all_recipes
 
 CROPPED = Preprocess(
@@ -38,6 +38,17 @@ def test_a_port_is_fed_what_its_protocol_gives_in_proportion_to_its_size() -> No
 def test_the_size_before_the_crop_is_rounded_as_the_zoo_rounds_it(interpolation: Any, size: int) -> None:
     """From 256 for 224: what torchvision, timm and TensorNets have for 299."""
     assert replace(CROPPED, interpolation=interpolation).at(299).size == size
+
+
+def test_a_protocol_that_somebody_states_is_not_rescaled_in_silence() -> None:
+    for by, said in (("user", True), ("file", True), ("recipe", False), ("published", False)):
+        given = port(size=(160, 160), protocol_by=by)
+        found = rescaled(given.record, protocol_of(given, 1))
+        assert bool(found) is said and not rescaled(given.record, CROPPED)
+    (line,) = rescaled(port(protocol_by="user").record, CROPPED.at(160))
+    assert line.startswith(
+        "the protocol feeds 224x224, and this port takes only 160x160: it is taken in proportion, shorter side 183"
+    )
 
 
 def test_what_a_model_is_fed_is_said() -> None:

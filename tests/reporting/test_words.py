@@ -189,9 +189,10 @@ def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
 
 
 def test_the_line_that_evaluates_again_has_every_option(tmp_path: Path) -> None:
-    run = evaluation(crops=10, precision="bf16", device="cuda", limit=500, labels="real.json")
+    run = evaluation(crops=10, precision="bf16", device="cuda", limit=500, labels="real.json", class_names="own.txt")
     found = parsed(evaluate(contents_of(tmp_path / "port").record, "port", run))
     wanted = {"crops": 10, "precision": "bf16", "device": "cuda", "limit": 500, "labels": Path("real.json")}
+    wanted |= {"class_names": Path("own.txt")}
     wanted |= {"source": True, "data": Path("sample/val")}
     assert {name: found[name] for name in wanted} == wanted
 
@@ -204,8 +205,10 @@ def test_the_line_that_evaluates_names_the_recipes_without_the_source_too(tmp_pa
 
 def test_the_line_that_studies_again_has_every_option(tmp_path: Path) -> None:
     record = contents_of(tmp_path / "port").record
-    line = study_again(record, "port", replace(study(), limit=16, labels="real.json"))
-    assert line.endswith("--port port --crops 10 --limit 16 --labels real.json --data sample/val")
+    own = {"resize": "squash", "size": 96, "interpolation": "pil_box"}
+    line = study_again(record, "port", replace(study(), limit=16, labels="real.json", class_names="own.txt", preprocess=own))
+    stated = "--crops 10 --preprocess resize=squash,size=96,interpolation=pil_box"
+    assert line.endswith(f"--port port {stated} --limit 16 --labels real.json --class-names own.txt --data sample/val")
     assert study_again(record, "port", None).endswith("--port port --data PATH")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -127,16 +128,21 @@ def recognised(labels: Labels) -> Labels:
 
 
 def _own_labels(names: Sequence[str], labels: Labels, where: str) -> tuple[int, ...]:
-    """The class of each name among a port's own labels, which may stand in any order."""
-    rows = {_plain(name): row for row, name in enumerate(labels.names)}
+    """The class of each name among a port's own labels, which may stand in any order: the one of this name, otherwise the only one
+    whose name is as `_plain`.
+    """
+    rows = {name: row for row, name in enumerate(labels.names)}
+    shared = Counter(map(_plain, labels.names))
+    loosely = {plain: row for row, name in enumerate(labels.names) if shared[plain := _plain(name)] == 1}
+    found = {name: rows.get(name, loosely.get(_plain(name))) for name in names}
     if len(rows) < len(labels.names):
         raise UsageError(
             f"{labels.name} has one name for two classes", where=where, next=f"give each line of {labels.name} its own name"
         )
-    if strange := [name for name in names if _plain(name) not in rows]:
+    if strange := [name for name, row in found.items() if row is None]:
         said = f"{listed(strange)}: none of the classes in {labels.name} ({listed(labels.names)})"
         raise UsageError(said, where=where, next=f"name the classes as {labels.name} does")
-    return tuple(rows[_plain(name)] for name in names)
+    return tuple(row for name in names if (row := found[name]) is not None)
 
 
 def listed(names: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
 from typing import Unpack
@@ -94,9 +94,11 @@ def study(
         weights=opened.file.file,
         photos=(str(data_set.path), data_set.layout),
         protocol=in_words(protocol, how.crops),
+        preprocess=asdict(protocol),
         limit=data_set.limit,
         split=how.split,
         labels=None if data_set.labels is None else str(data_set.labels),
+        class_names=None if how.class_names is None else str(how.class_names),
         images=len(data_set.photos) + len(data_set.failed),
         failed=(*data_set.failed, *(bench.failed[position] for position in sorted(bench.failed))),
         sites=_tried(setting, rounds.trials),

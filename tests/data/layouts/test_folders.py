@@ -190,6 +190,17 @@ def test_folders_of_a_port_with_labels_have_their_names(tmp_path: Path) -> None:
         open_photos(tmp_path, classes=own)
 
 
+def test_labels_may_differ_only_by_case_or_sign(tmp_path: Path) -> None:
+    own = Classes(5, Labels("signs.txt", ("A", "a", "c", "c++", "Great-White")))
+    found = open_photos(files(tmp_path, "A/1.jpg", "c++/2.jpg", "c/3.jpg", "great_white/4.jpg"), classes=own)
+    assert labels(found) == {"A/1.jpg": (0,), "c++/2.jpg": (3,), "c/3.jpg": (2,), "great_white/4.jpg": (4,)}
+    files(tmp_path, "C/5.jpg")
+    with pytest.raises(UsageError, match=r"C: none of the classes"):
+        open_photos(tmp_path, classes=own)
+    with pytest.raises(UsageError, match="one name for two classes"):
+        open_photos(tmp_path, classes=Classes(2, Labels("signs.txt", ("A", "A"))))
+
+
 def test_label_files_are_for_imagenets_classes(tmp_path: Path, real: Path) -> None:
     with pytest.raises(UsageError, match="label files are ImageNet's"):
         open_photos(files(tmp_path, "a/b.jpg"), classes=Classes(1), labels=real)
