@@ -102,9 +102,11 @@ def _parity_line(parity: Parity) -> str:
     worst = parity.worst.rel_l2
     nodes = f"{len(parity.nodes)} nodes" if parity.uncompared or len(parity.nodes) > 1 else "the output only"
     top = f", argmax {parity.argmax}" if parity.argmax else ""
+    unreached = len(parity.unreached) if parity.dtype == "float64" else 0
+    bounds = f"; the bounds of {unreached} of its activations were not reached" if unreached else ""
     return (
         f"{parity.dtype}: {outcome} at {sizes}; {nodes}, the worst {worst:.1e}; logits "
-        f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}{top}"
+        f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}{top}{bounds}"
     )
 
 
@@ -132,6 +134,8 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
         ]
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
     lines += [f"note: {note}" for note in result.notes]
+    if result.proof.unreached:
+        lines.append(f"a bound that no value reached, so that nothing is known of it: {', '.join(result.proof.unreached)}")
     if result.proof.uncompared:
         lines.append(f"not compared, because the reference has no value for them: {', '.join(result.proof.uncompared)}")
     return lines

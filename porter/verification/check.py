@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.frameworks import Tensors
 from porter.graph import site_of, tensor_shapes
 from porter.port import Port
+from porter.verification.bounds import farthest
 from porter.verification.evidence import NOT_FINITE, excitement
 from porter.verification.inputs import ROUGHNESS, SIGNED, SMOOTH, InputRange, Roughness, make_images, make_telling, ranges
 from porter.verification.numbers import norms
@@ -27,6 +29,8 @@ Two of 128x97, at which most networks are compared, have them."""
 _MOST_IMAGES = 64
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
+_POOL = 4 * _NUMBERS
+"""So many numbers the images have among which those that reach bounds are sought, if images are small."""
 _LEAST_WRONG = 1e-7
 """A distance above it in float64 is no rounding of any network."""
 _AMPLIFIED = 32.0
@@ -100,8 +104,8 @@ class Check:
         Args:
             ending: applied to the port's logits, where the source shows what comes after them.
         """
-        parities = self._compared(source, sizes, ending)
-        if self.rough != SMOOTH and (NOT_FINITE in (parities[-1].silent or "") or self._is_chaotic(parities, source, sizes)):
+        parities, batches = self._compared(source, sizes, ending)
+        if self.rough != SMOOTH and (NOT_FINITE in (parities[-1].silent or "") or _is_chaotic(parities, source, batches)):
             return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1]).against(source, sizes, ending)
         computing = {node.path for node in self.port.graph.nodes if site_of(node.op)} | tensor_shapes(self.port.graph).keys()
         hidden = computing & set(parities[-1].uncompared)
@@ -109,23 +113,12 @@ class Check:
         silent = parities[-1].silent is not None and parities[-1].first_bad is None
         if self.images >= _MANY_IMAGES or not (little or silent):
             return parities
-        return replace(self, images=_MANY_IMAGES)._compared(source, sizes, ending)
+        return replace(self, images=_MANY_IMAGES)._compared(source, sizes, ending)[0]
 
-    def _is_chaotic(self, parities: Sequence[Parity], source: Source, sizes: Sizes) -> bool:
-        """Whether the source's values in float64 move about as far as the port's are away if its inputs move by one rounding."""
-        bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
-        if bad is None or bad.rel_l2 > _LEAST_WRONG:
-            return False
-
-        def moved(batch: Array) -> float:
-            up = np.random.default_rng(0).random(batch.shape) < 0.5
-            near = np.nextafter(batch, np.where(up, np.inf, -np.inf))
-            wanted, got = (source.run(each, "float64")[bad.path] for each in (batch, near))
-            return norms(wanted, got).rel_l2
-
-        return bad.rel_l2 <= _AMPLIFIED * max(map(moved, self.batches(sizes)["float64"]))
-
-    def _compared(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None) -> tuple[Parity, ...]:
+    def _compared(
+        self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None
+    ) -> tuple[tuple[Parity, ...], dict[Dtype, list[Array]]]:
+        """The comparisons, and the images that they are of."""
         port = self.port
         models: dict[Dtype, Any] = {}
         batches, taps = self.batches(sizes), [node.path for node in port.graph.nodes]
@@ -138,7 +131,21 @@ class Check:
             output = port.graph.output
             return values if ending is None else {**values, output: ending(values[output])}
 
-        return compare(port.plan, source, run, batches, self.tolerance)
+        if self.rough != SMOOTH and "float64" in batches:
+            # A view, because the last batch itself would end the model.
+            batches["float64"] += self._farthest(batches["float64"], lambda batch: run(batch[:], "float64"))
+        return compare(port.plan, source, run, batches, self.tolerance), batches
+
+    def _farthest(self, batches: list[Array], run: Callable[[Array], Mapping[str, Array]]) -> list[Array]:
+        """Where images are small, those of a larger pool that reach most of the activations' bounds."""
+        known = [batch for batch in batches if batch.shape == batches[0].shape]
+        _, channels, *size = batches[0].shape
+        if len(known[0]) == 1:
+            return []
+        count = min(_POOL // math.prod(batches[0].shape[1:]), 8 * _MOST_IMAGES)
+        pool = np.array_split(make_images((size[0], size[1]), count, channels, self.fed, seed=1), -(-count // len(known[0])))
+        chosen = farthest(self.port.graph, known, pool, run)
+        return [chosen] if len(chosen) else []
 
     def values(self, batch: Array, dtype: Dtype) -> Mapping[str, Array]:
         """Every node's value in the port, by path, for N x C x H x W."""
@@ -152,3 +159,18 @@ class Check:
     def verdict(self, source: Source, sizes: Sizes) -> Verdict:
         """The comparison with a source on the inputs of this check."""
         return Verdict(self.against(source, sizes), self.fed, rounding=self.port.record.rounding)
+
+
+def _is_chaotic(parities: Sequence[Parity], source: Source, batches: Mapping[Dtype, Sequence[Array]]) -> bool:
+    """Whether the source's values in float64 move about as far as the port's are away if its inputs move by one rounding."""
+    bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
+    if bad is None or bad.rel_l2 > _LEAST_WRONG:
+        return False
+
+    def moved(batch: Array) -> float:
+        up = np.random.default_rng(0).random(batch.shape) < 0.5
+        near = np.nextafter(batch, np.where(up, np.inf, -np.inf))
+        wanted, got = (source.run(each, "float64")[bad.path] for each in (batch, near))
+        return norms(wanted, got).rel_l2
+
+    return bad.rel_l2 <= _AMPLIFIED * max(map(moved, batches["float64"]))

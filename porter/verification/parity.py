@@ -16,6 +16,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, UsageError
 from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
+from porter.verification.bounds import Reached
 from porter.verification.evidence import NOT_FINITE, Samples, silence, unexcited
 from porter.verification.memory import release, trim
 from porter.verification.numbers import Norms, distance, norms, top_margin
@@ -94,7 +95,9 @@ def compare(
                         exact, wanted = wanted, dict(source.run(batch, dtype))
                         sums.add_rounding(exact, wanted)
                         step()
-                    sums.add(plan.graph, wanted, dict(port(batch, dtype)))
+                    values = dict(port(batch, dtype))
+                    seen[dtype].reached.add(plan.graph, values)
+                    sums.add(plan.graph, wanted, values)
                     step()
                     trim()
                 seen[dtype].add(plan.graph, sums, dtype, tolerance)
@@ -159,6 +162,7 @@ class _Worst:
     top_changed: bool = False
     limit: float = 0.0
     rounding: float = 0.0
+    reached: Reached = field(default_factory=Reached)
 
     def add(self, graph: Graph, sums: _Sums, dtype: Dtype, tolerance: float | None) -> None:
         self.shapes |= sums.shapes
@@ -199,6 +203,7 @@ def _parity(plan: Plan, reference: str, batches: Sequence[Array], dtype: Dtype, 
         nodes=nodes,
         uncompared=tuple(node.path for node in plan.graph.nodes if node.path not in seen.nodes),
         unexcited=unexcited([node.path for node in nodes], seen.variations),
+        unreached=seen.reached.unreached(plan.graph),
         silent=seen.silent,
         top_changed=seen.top_changed,
     )

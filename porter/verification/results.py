@@ -91,6 +91,7 @@ class Parity:
         nodes: the worst of each compared node over `sizes`, in order of computation.
         uncompared: nodes for which the reference has no value.
         unexcited: compared nodes that have the same values for every input, which say nothing of what computes them.
+        unreached: activations with a bound, such as a ReLU6's 6, that no value reached: nothing is known of it.
         silent: why the values prove nothing though they are equal, such as an output of the reference that is the same for every
             input (porter.verification.evidence); None if they tell.
         top_changed: an image has another top class, by more than rounding can explain.
@@ -109,6 +110,7 @@ class Parity:
     nodes: Annotated[tuple[NodeDistance, ...], Field(min_length=1, max_length=20_000)] = field(repr=False)
     uncompared: tuple[str, ...] = field(repr=False)
     unexcited: tuple[str, ...] = field(default=(), repr=False)
+    unreached: tuple[str, ...] = field(default=(), repr=False)
     silent: str | None = None
     top_changed: bool = False
     rounds_from: str | None = None

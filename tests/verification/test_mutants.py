@@ -41,6 +41,12 @@ def test_a_mistake_that_moves_an_output_is_refused(kind: str) -> None:
     assert any(outcome.state == "killed" for outcome in found)
 
 
+def test_a_bound_that_one_image_in_fifty_reaches_is_compared() -> None:
+    right, mutant = trials(made("hand:net:loud:plain:given:torch:3"), list(KINDS), EACH, index=2)
+    assert mutant.what == "clip: Clip(low=-0.6, high=0.7) is Clip(low=-0.6, high=0.77)"
+    assert (right.state, mutant.state) == ("right", "killed")
+
+
 def test_a_mistake_is_refused_by_a_given_reference_some_of_whose_names_are_wrong() -> None:
     found = list(trials(made("recipe:mobilenet_v1_0.25/keras:calibrated:plain:given:torch:0"), ["sign of a number"], EACH))
     right = [outcome for outcome in found if outcome.index < 0]

@@ -260,3 +260,19 @@ def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(off:
     source = next(references_of(source_of(port, file, None), "float32"))
     found = Check(port, ("float64",)).against(Chaotic(source, off), Sizes(((224, 224),), ()))
     assert found[0].ok is ok
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_bounds_that_no_value_reaches_are_named(tmp_path: Path, cli: Cli) -> None:
+    """A convolution of 27 numbers below 3 gives no 1000; a port without that bound would be proved too."""
+    nodes = "c = Conv (x, k) one = Clip (c, zero, far) two = Clip (c, zero, near) y = Add (one, two)"
+    model: Any = onnx.parser.parse_model(HEAD.replace("16,16", "64,64", 1) % ("4,62,62", nodes))
+    for name, array in {**NUMBERS, "zero": np.array(0.0), "near": np.array(0.5), "far": np.array(1000.0)}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
+    onnx.save(model, tmp_path / "net.onnx")
+    ran = cli("convert", tmp_path / "net.onnx", "--to", "torch", "--out", "port")
+    assert ran.status == 0 and "; the bounds of 1 of its activations were not reached" in ran.out, ran.err
+    record = read_port(tmp_path / "port").record
+    assert record.parity is not None and record.parity["unreached"] == ["one"]
+    said = cli("verify", tmp_path / "port", "--weights", tmp_path / "net.onnx").out
+    assert "a bound that no value reached, so that nothing is known of it: one\n" in said

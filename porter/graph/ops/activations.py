@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,10 +15,18 @@ from porter.graph.ops.op import KeepsSign, NeverNegative, Op, Shape, Tensors
 class Relu(NeverNegative, name="relu"):
     """max(x, 0)."""
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, math.inf
+
 
 @dataclass(frozen=True)
 class Relu6(NeverNegative, name="relu6"):
     """min(max(x, 0), 6)."""
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 6.0
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,10 @@ class Clip(Op, name="clip"):
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return self.low >= 0 or (all(inputs) and self.high >= 0)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return self.low, self.high
 
 
 @dataclass(frozen=True)
@@ -101,6 +114,10 @@ class HardSigmoid(NeverNegative, name="hard_sigmoid"):
 
     slope: Number = 1 / 6
     offset: Number = 0.5
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, 1.0
 
 
 @dataclass(frozen=True)

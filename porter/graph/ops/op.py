@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -48,6 +49,11 @@ class Op:
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         """Whether every value is provably >= 0, from whether those of the inputs are."""
         return False
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest value, where the op cuts its inputs at them; infinite where it does not."""
+        return -math.inf, math.inf
 
     @property
     def site(self) -> Site | None:

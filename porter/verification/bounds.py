@@ -1,0 +1,68 @@
+"""The bounds of activations, which a proof says nothing of unless a value reaches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.graph import Graph
+
+_ROUNDED = 1e-6
+"""A bound is reached at this relative distance: a destination may hold it in float32."""
+
+
+@dataclass
+class Reached:
+    """The least and the largest value of each activation with a bound, by path."""
+
+    extremes: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def add(self, graph: Graph, values: Mapping[str, Array]) -> None:
+        for path in values.keys() & bounded(graph):
+            low, high = float(values[path].min()), float(values[path].max())
+            least, most = self.extremes.get(path, (low, high))
+            self.extremes[path] = min(low, least), max(high, most)
+
+    def unreached(self, graph: Graph) -> tuple[str, ...]:
+        """The activations of which a bound was never reached."""
+        return tuple(
+            node.path
+            for node in graph.nodes
+            if node.path in self.extremes and not _reaches(node.op.bounds, *self.extremes[node.path])
+        )
+
+
+def _reaches(bounds: tuple[float, float], low: float, high: float) -> bool:
+    least, most = bounds
+    return (least == -np.inf or low <= least + _ROUNDED * abs(least)) and (most == np.inf or high >= most - _ROUNDED * abs(most))
+
+
+def bounded(graph: Graph) -> set[str]:
+    """The activations with a bound."""
+    return {node.path for node in graph.nodes if np.isfinite(node.op.bounds).any()}
+
+
+def farthest(graph: Graph, known: Sequence[Array], pool: Iterable[Array], run: Callable[[Array], Mapping[str, Array]]) -> Array:
+    """The images of a pool that take the input of an activation with a bound further, up or down, than the other ones of the pool
+    and those that are `known`: none if no activation has a bound.
+
+    Args:
+        known: batches of N x C x H x W, as those of `pool`.
+        run: gives every node's value.
+    """
+    inputs = sorted({graph.by_path[path].inputs[0] for path in bounded(graph)} & graph.by_path.keys())
+    batches, extremes = [*known, *pool], list[Array]()
+    for batch in batches if inputs else ():
+        values = run(batch)
+        flat = [values[path].reshape(len(batch), -1).astype(np.float64) for path in inputs]
+        extremes.append(np.stack([side for value in flat for side in (value.max(axis=1), -value.min(axis=1))]))
+    images = np.concatenate(batches)
+    if not extremes:
+        return images[:0]
+    # Where all go as far, the first does: one that is known.
+    best = np.unique(np.nan_to_num(np.concatenate(extremes, axis=1), nan=-np.inf, posinf=-np.inf).argmax(axis=1))
+    chosen: Array = images[best[best >= sum(map(len, known))]]
+    return chosen
