@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, Unpack
@@ -54,9 +55,9 @@ def evaluate(
     """Measures a port's accuracy on labelled photos, prepared by the port's own protocol, beside the published accuracy.
 
     The figures go into port.json, and details for a report into evaluation.json beside it. If Ctrl-C ends the run, nothing
-    is written there, the result has the figures so far and is not `complete`, and the next run of the same port, photos and
-    settings goes on where it stopped (porter.evaluation.unfinished). Under torchrun every process scores its part of the photos,
-    and all get the same result; the first process writes.
+    is written there, the result has the figures so far and is not `complete`. The next run of the same port, photos and settings
+    goes on where that one stopped, also after one that was killed (porter.evaluation.unfinished). Under torchrun every process
+    scores its part of the photos, and all get the same result; the first process writes.
 
     Args:
         data: class folders, the official validation tar, or Parquet or webdataset shards (porter.data.layouts).
@@ -207,7 +208,7 @@ def _whole(part: Mapping[int, Measured], entrants: int) -> bool:
 def _passes(
     entrants: Sequence[Entrant], sets: Mapping[Classes, PhotoSet], options: Options, process: Process, afresh: bool
 ) -> _Passes:
-    """Runs all passes, unless Ctrl-C ends one; where an earlier run was ended so, goes on there."""
+    """Runs all passes, unless Ctrl-C ends one; where an earlier run was ended, goes on there."""
     groups: dict[tuple[Classes, Preprocess, int | None, Rounding], list[int]] = {}
     for place, entrant in enumerate(entrants):
         key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop, entrant.protocol.rounding)
@@ -217,7 +218,8 @@ def _passes(
         members, photos = [entrants[place] for place in places], sets[classes].photos
         file = unfinished.place_of(members, photos, options, process)
         try:
-            group = measure(members, photos, options, process, None if afresh else unfinished.kept(file, len(photos)))
+            earlier = None if afresh else unfinished.kept(file, len(photos))
+            group = measure(members, photos, options, process, earlier, partial(unfinished.keep, file))
         except KeyboardInterrupt:
             if not found.measured:
                 raise
@@ -226,6 +228,8 @@ def _passes(
         found.files[file] = places
         if not group[0].scored.complete:
             break
+        if len(found.measured) < len(entrants):
+            unfinished.keep(file, group)
     return found
 
 
@@ -259,7 +263,7 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
     judgement = judge(accuracy, published, against, notes_on_weights(record, member))
     beside, warnings = None, (*doubted(record, record.zoo), *rescaled(record, protocol), *measured.warnings)
     if measured.earlier:
-        went_on = f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where Ctrl-C had ended an earlier run"
+        went_on = f"went on at photo {measured.earlier:,} of {len(photos.photos):,}, where an earlier run had ended"
         warnings = (*warnings, went_on)
     if measured.compared is not None:
         theirs = _accuracy(scored, SOURCE, len(photos.failed))

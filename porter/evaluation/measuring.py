@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any, TypedDict, TypeVar, get_args
 
 from porter.base.dtypes import Array, Precision
@@ -18,7 +19,7 @@ from porter.evaluation.beside import source_classifier
 from porter.evaluation.comparison import PORT, SOURCE, Comparison
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
-from porter.evaluation.scoring import Logits, Scored, score
+from porter.evaluation.scoring import Logits, Scored, Watching, score
 from porter.files import AnyPath, path_of
 from porter.frameworks import Classifier
 from porter.port import Facts, Port
@@ -30,6 +31,9 @@ T = TypeVar("T")
 PHOTOS_PER_WORKER = 32
 """For fewer photos another process does not pay: they are decoded before it has started."""
 
+
+KEPT_EVERY = 60.0
+"""Seconds. To keep what was measured of 50,000 photos takes one."""
 
 LARGE_BATCH = 64
 BATCHES = {"cpu": 16}
@@ -144,7 +148,7 @@ class Measured:
     Attributes:
         compared: source and port photo by photo; None if only the port ran.
         reference: the name of the model that computed the source's logits.
-        earlier: the number of photos that a run scored which Ctrl-C ended.
+        earlier: the number of photos that a run scored which was ended.
     """
 
     scored: Scored
@@ -174,11 +178,13 @@ def measure(
     options: Options,
     process: Process,
     earlier: Sequence[Measured] | None = None,
+    keep: Callable[[Sequence[Measured]], object] | None = None,
 ) -> list[Measured]:
     """Runs the models over this process's part of the photos, in one pass for all ports.
 
     Args:
-        earlier: what a run of the same ports, photos and settings measured before Ctrl-C ended it. This one goes on there.
+        earlier: what a run of the same ports, photos and settings measured before it was ended. This one goes on there.
+        keep: is given what was measured so far, every KEPT_EVERY seconds.
 
     Raises:
         PorterError: a device, a precision or a framework is not available.
@@ -202,15 +208,25 @@ def measure(
         for place, pair in seen.items():
             pair.watch(positions, {role: given[_named(role, place)] for role in (PORT, SOURCE)})
 
+    def measured(scored: Scored) -> list[Measured]:
+        found = []
+        for place in range(len(entrants)):
+            roles = (PORT, SOURCE) if place in seen else (PORT,)
+            own_scores = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
+            found.append(Measured(own_scores, seen.get(place), *beside.get(place, ())))
+        return [_continued(*both) for both in zip(earlier, found, strict=True)] if earlier else found
+
+    last = perf_counter()
+
+    def so_far(scored: Callable[[], Scored]) -> None:
+        nonlocal last
+        if keep is not None and perf_counter() - last >= KEPT_EVERY:
+            keep(measured(scored()))
+            last = perf_counter()
+
     done = int(earlier[0].scored.reached.sum()) if earlier else 0
     feed = replace(options.feed(options.crops, len(photos), process), done=done)
-    scored = score(photos, entrants[0].protocol, models, feed, logits, watch)
-    found = []
-    for place in range(len(entrants)):
-        roles = (PORT, SOURCE) if place in seen else (PORT,)
-        own_scores = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
-        found.append(Measured(own_scores, seen.get(place), *beside.get(place, ())))
-    return [_continued(*both) for both in zip(earlier, found, strict=True)] if earlier else found
+    return measured(score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, so_far)))
 
 
 def _continued(earlier: Measured, later: Measured) -> Measured:

@@ -29,6 +29,19 @@ _NOT_FINITE = "its logits are not finite"
 
 
 @dataclass(frozen=True)
+class Watching:
+    """Who follows a pass.
+
+    Attributes:
+        batch: called with every batch that has readable photos.
+        so_far: called after every batch, with what gives the scores so far.
+    """
+
+    batch: Watch | None = None
+    so_far: Callable[[Callable[[], Scored]], None] | None = None
+
+
+@dataclass(frozen=True)
 class Logits:
     """What a model's logits are.
 
@@ -91,7 +104,7 @@ def score(
     models: Mapping[str, Classifier],
     feed: Feed,
     logits: Mapping[str, Logits] | None = None,
-    watch: Watch | None = None,
+    watching: Watching = Watching(),
 ) -> Scored:
     """Prepares every photo once and feeds it to all `models`. Ctrl-C ends the pass and keeps the scores so far.
 
@@ -107,11 +120,11 @@ def score(
     from porter.data.pipeline import batches
 
     stream, (rank, world) = batches(photos, protocol, feed), feed.share
-    tally, start = _Tally(photos, {name: (logits or {}).get(name, Logits()) for name in models}), perf_counter()
+    tally = _Tally(photos, {name: (logits or {}).get(name, Logits()) for name in models})
     labelled = any(photo.labels for photo in photos)
     with Progress(-(-len(photos) // world), rank == 0, labelled, feed.done) as progress, closing(stream):
-        complete = _pass(stream, models, tally, watch, progress)
-    return tally.result(complete, perf_counter() - start)
+        complete = _pass(stream, models, tally, watching, progress)
+    return tally.result(complete)
 
 
 def merged(parts: Sequence[Scored]) -> Scored:
@@ -133,16 +146,16 @@ def _merged(parts: Sequence[Scores]) -> Scores:
     return Scores(ranks, centre, losses, top, shares, {position: why for part in parts for position, why in part.failed.items()})
 
 
-def _pass(
-    stream: Iterator[Batch], models: Mapping[str, Classifier], tally: _Tally, watch: Watch | None, progress: Progress
-) -> bool:
+def _pass(stream: Iterator[Batch], models: Mapping[str, Classifier], tally: _Tally, watching: Watching, progress: Progress) -> bool:
     """Counts each batch after the next one has begun, so that a GPU always has work."""
 
     def count(batch: Batch, begun: Mapping[str, Callable[[], Array]]) -> None:
         logits = _logits(begun, batch)
-        if watch is not None and logits:
-            watch(batch.positions, logits)
+        if watching.batch is not None and logits:
+            watching.batch(batch.positions, logits)
         progress.advance(len(batch.positions) + len(batch.failed), tally.add(batch, logits))
+        if watching.so_far is not None:
+            watching.so_far(lambda: tally.result(complete=False))
 
     last = None
     try:
@@ -172,7 +185,7 @@ class _Tally:
     """Collects scores by position."""
 
     def __init__(self, photos: Sequence[Photo], models: Mapping[str, Logits]) -> None:
-        self._photos, self._models = photos, models
+        self._photos, self._models, self._start = photos, models, perf_counter()
         self._reached = np.zeros(len(photos), np.bool_)
         self._failed: dict[int, Failure] = {}
         self._scores = {name: unscored(len(photos)) for name in models}
@@ -203,12 +216,12 @@ class _Tally:
         scores.shares[at, : best.shape[1]] = np.take_along_axis(shares, best, axis=1)
         return int((scores.ranks[at] == 0).sum())
 
-    def result(self, complete: bool, seconds: float) -> Scored:
+    def result(self, complete: bool) -> Scored:
         for scores in self._scores.values():  # Ctrl-C may have come between two models
             for values in (scores.ranks, scores.centre, scores.top):
                 values[~self._reached] = -1
             scores.losses[~self._reached] = np.nan
-        return Scored(self._scores, self._reached, self._failed, complete, seconds)
+        return Scored(self._scores, self._reached, self._failed, complete, perf_counter() - self._start)
 
 
 def unscored(photos: int) -> Scores:

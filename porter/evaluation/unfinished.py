@@ -1,4 +1,4 @@
-"""What a run that Ctrl-C ended had measured, kept in porter's cache until a run of the same ports, photos and settings goes on."""
+"""What a run that was ended had measured, kept in porter's cache until a run of the same ports, photos and settings goes on."""
 
 from __future__ import annotations
 

@@ -396,10 +396,37 @@ def test_a_run_goes_on_where_control_c_ended_it(
     found = [each.evaluation for each in porter.evaluate_several(ports, mine.photos, **settings)]
     assert not list(own_cache.glob("*"))
     for once, again in zip(whole, found, strict=True):
-        went_on = f"went on at photo 9 of {PHOTOS + len(BROKEN)}, where Ctrl-C had ended an earlier run"
+        went_on = f"went on at photo 9 of {PHOTOS + len(BROKEN)}, where an earlier run had ended"
         assert went_on in again.warnings
         same = {**again.record(), "per_second": once.per_second, "warnings": once.warnings}
         assert same == once.record()
+
+
+def test_a_run_that_was_killed_goes_on_with_what_was_kept(
+    mine: Made, others: list[Path], own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In its second pass: the first one is not run again."""
+    settings: dict[str, Any] = {"batch_size": 3, "workers": 0}
+    ports, decoded = [mine.port, others[-1]], list[Any]()
+    whole = [each.evaluation for each in porter.evaluate_several(ports, mine.photos, **settings)]
+    batches = -(-(PHOTOS + 1) // 3)
+
+    def killed(models: Any, given: Any) -> Any:
+        decoded.append(given)
+        if len(decoded) == batches + 4:
+            raise SystemExit
+        return _BEGIN(models, given)
+
+    monkeypatch.setattr(measuring, "KEPT_EVERY", 0)
+    monkeypatch.setattr(scoring, "_begin", killed)
+    with pytest.raises(SystemExit):
+        porter.evaluate_several(ports, mine.photos, **settings)
+    decoded.clear()
+    found = [each.evaluation for each in porter.evaluate_several(ports, mine.photos, **settings)]
+    assert len(decoded) < batches and not list(own_cache.glob("*"))
+    for once, again in zip(whole, found, strict=True):
+        assert any(warning.startswith("went on at photo") for warning in again.warnings)
+        assert {**again.record(), "per_second": once.per_second, "warnings": once.warnings} == once.record()
 
 
 def test_what_is_kept_belongs_to_the_same_photos_port_and_settings(

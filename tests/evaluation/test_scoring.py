@@ -14,7 +14,7 @@ from PIL import Image
 from porter.data.photos import Bytes, Failure, Photo
 from porter.data.pipeline import Feed
 from porter.data.preprocess import Preprocess
-from porter.evaluation.scoring import Logits, Scored, merged, score
+from porter.evaluation.scoring import Logits, Scored, Watching, merged, score
 from porter.frameworks import Classifier
 
 PROTOCOL = Preprocess("shorter_side", 8, "pil_bilinear", crop=6)
@@ -78,7 +78,13 @@ def test_several_models_see_the_same_pixels_once(photos: list[Photo]) -> None:
 
     steps: list[tuple[int, ...]] = []
     models = {"one": watched("one", near), "two": watched("two", far)}
-    found = score(photos, PROTOCOL, models, FOURS, watch=lambda positions, logits: steps.append((*positions, *logits["one"].shape)))
+    found = score(
+        photos,
+        PROTOCOL,
+        models,
+        FOURS,
+        watching=Watching(lambda positions, logits: steps.append((*positions, *logits["one"].shape))),
+    )
     assert seen["one"] == seen["two"] and len(seen["one"]) == 3
     assert steps[-1] == (8, 9, 10, 3, 1, CLASSES)
     assert (found.models["one"].ranks != found.models["two"].ranks).all()
@@ -111,7 +117,7 @@ def test_unreadable_photos_fail_for_every_model(photos: list[Photo], tmp_path: P
 def test_a_batch_of_only_failures(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(b"")
     watched: list[object] = []
-    found = scored([Photo("a.png", (0,), Bytes(tmp_path / "a.png"))], watch=lambda *seen: watched.append(seen))
+    found = scored([Photo("a.png", (0,), Bytes(tmp_path / "a.png"))], watching=Watching(lambda *seen: watched.append(seen)))
     assert not watched and list(found.failed) == [0] and found.reached.all() and found.models["port"].ranks.tolist() == [-1]
 
 

@@ -18,7 +18,7 @@ from porter.evaluation.measuring import Options, logits_of
 from porter.evaluation.padding_study.cases import Setting, Trial
 from porter.evaluation.padding_study.numbers import UNSCORED, Ranks
 from porter.evaluation.padding_study.rounds import Outcome
-from porter.evaluation.scoring import Scored, score
+from porter.evaluation.scoring import Scored, Watching, score
 from porter.frameworks import Destination, get_destination
 from porter.graph.plan import make_plan
 from porter.source.opened import Opened
@@ -99,7 +99,7 @@ class Bench:
             for trial in trials
         }
         feed = options.feed(10 if options.crops == 10 else 2, len(photos), Process())
-        scored = score(photos, self.protocol, models, feed, dict.fromkeys(models, logits), watch)
+        scored = score(photos, self.protocol, models, feed, dict.fromkeys(models, logits), Watching(watch))
         if not scored.complete:
             raise KeyboardInterrupt
         return [self._outcome(scored, trial.name, seen[trial.name]) for trial in trials]
