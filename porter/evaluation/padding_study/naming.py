@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from porter.evaluation.padding_study.cases import SHIPPED
+from porter.evaluation.padding_study.cases import SHIPPED, Trial
 from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
 from porter.evaluation.results import Trained
@@ -47,7 +47,9 @@ def in_short(rounds: Rounds, judged: CaseRanking) -> str:
         return f"{base.name}, for there is no other case"
     rules = [trial.name for trial in left if not trial.changes]
     if any(name != base.name for name in rules):
-        return f"{' or '.join(rules)}: {_too_few(judged, len(rules) > 2)}"
+        number = judged.decisive(judged.needed)
+        decided = {} if number is None else {"them" if len(rules) > 2 else "it": number}
+        return f"{' or '.join(rules)}: {_too_few(judged.photos, decided)}"
     seen = {path: [trial.conventions.get(path) for trial in left] for trial in left for path in trial.conventions}
     open_sites = [path for path, found in seen.items() if any(convention != found[0] for convention in found)]
     agreed = [
@@ -57,16 +59,32 @@ def in_short(rounds: Rounds, judged: CaseRanking) -> str:
     rule = f"{base.name} everywhere{' else' if open_sites or agreed else ''}"
     known = ", ".join((*agreed, rule, *([f"not {' nor '.join(others)}"] if others else [])))
     certain = f"{known}: {'certain' if rounds.complete else 'so far'}"
-    return f"{certain}; {_listed(open_sites)}: {_too_few(judged, len(open_sites) > 1)}" if open_sites else certain
+    if not open_sites:
+        return certain
+    return f"{certain}; {_listed(open_sites)}: {_too_few(judged.photos, _decisive(trials, judged, open_sites))}"
 
 
 def _listed(sites: Sequence[str]) -> str:
     return " and ".join((", ".join(sites[:-1]), sites[-1])) if len(sites) > 1 else sites[0]
 
 
-def _too_few(judged: CaseRanking, several: bool) -> str:
-    few = f"{judged.photos:,} photos are too few"
-    return few if judged.decisive is None else f"{few}, about {judged.decisive:,} decide {'them' if several else 'it'}"
+def _decisive(trials: Sequence[Trial], judged: CaseRanking, sites: Sequence[str]) -> dict[str, int]:
+    """About how many photos decide each site: as many as exclude all cases that pad otherwise there than the best. One number for
+    all sites, called `it` or `them`, if it is the same.
+    """
+    best = trials[judged.best].conventions
+    numbers = {
+        site: judged.decisive([at for at in judged.plausible if trials[at].conventions.get(site) != best.get(site)])
+        for site in sites
+    }
+    known = {site: number for site, number in numbers.items() if number is not None}
+    same = len(known) == len(sites) and len(set(known.values())) == 1
+    return {"them" if len(sites) > 1 else "it": known[sites[0]]} if same else known
+
+
+def _too_few(photos: int, decisive: Mapping[str, int]) -> str:
+    decided = [f"about {number:,} decide {what}" for what, number in decisive.items()]
+    return ", ".join([f"{photos:,} photos are too few", *decided])
 
 
 def disagreement(trained: Trained, by_entropy: Trained | None) -> tuple[str, ...]:

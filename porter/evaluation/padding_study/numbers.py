@@ -6,8 +6,8 @@ place of the true class among the logits, 0 for the largest; a photo that could 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import ceil, exp, lgamma, log, log10, sqrt
 from statistics import NormalDist
 
@@ -42,15 +42,19 @@ class CaseRanking:
             best.
         plausible: the positions of the best case and of those that are not significantly worse.
         photos: the number of photos that the best case has a loss for.
-        decisive: about how many photos would make all other plausible cases significantly worse (photos_to_decide); None if more
-            than MOST_PHOTOS, or if no number can be said.
+        needed: for each other plausible case, about how many photos would make it significantly worse (photos_to_decide).
     """
 
     best: int
     p: tuple[float, ...]
     plausible: tuple[int, ...]
     photos: int = 0
-    decisive: int | None = None
+    needed: Mapping[int, int | None] = field(default_factory=dict)
+
+    def decisive(self, positions: Collection[int]) -> int | None:
+        """About how many photos would make all these plausible cases significantly worse; None if that cannot be said of one."""
+        known = [number for position in positions if (number := self.needed.get(position)) is not None]
+        return max(known) if known and len(known) == len(positions) else None
 
 
 def judge(cases: Sequence[Losses]) -> CaseRanking:
@@ -64,10 +68,8 @@ def judge(cases: Sequence[Losses]) -> CaseRanking:
     p = tuple(1.0 if position == best else no_worse(case, cases[best]) for position, case in enumerate(cases))
     limit = level(len(cases))
     plausible = tuple(position for position in range(len(cases)) if p[position] >= limit)
-    needed = [photos_to_decide(cases[position], cases[best], limit) for position in plausible if position != best]
-    known = [each for each in needed if each is not None]
-    decisive = max(known) if known and len(known) == len(needed) else None
-    return CaseRanking(best, p, plausible, int((~np.isnan(cases[best])).sum()), decisive)
+    needed = {position: photos_to_decide(cases[position], cases[best], limit) for position in plausible if position != best}
+    return CaseRanking(best, p, plausible, int((~np.isnan(cases[best])).sum()), needed)
 
 
 def level(cases: int) -> float:

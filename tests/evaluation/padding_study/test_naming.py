@@ -49,28 +49,42 @@ def test_a_single_case_is_all_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "decisive", "complete", "said"),
+    ("kept", "needed", "complete", "said"),
     [
-        ((0,), None, True, "asymmetric everywhere, not as shipped = symmetric: certain"),
-        ((0,), None, False, "asymmetric everywhere, not as shipped = symmetric: so far"),
+        ((0,), {}, True, "asymmetric everywhere, not as shipped = symmetric: certain"),
+        ((0,), {}, False, "asymmetric everywhere, not as shipped = symmetric: so far"),
         (
             (0, 2, 3),
-            500,
+            {2: 500, 3: 80},
             True,
             "asymmetric everywhere else, not as shipped = symmetric: certain; "
             "stem and block 3: 60 photos are too few, about 500 decide them",
         ),
         (
+            (0, 2, 3),
+            {2: 500, 3: 1200},
+            True,
+            "asymmetric everywhere else, not as shipped = symmetric: certain; "
+            "stem and block 3: 60 photos are too few, about 1,200 decide stem, about 500 decide block 3",
+        ),
+        (
+            (0, 2, 3),
+            {2: 500, 3: None},
+            True,
+            "asymmetric everywhere else, not as shipped = symmetric: certain; "
+            "stem and block 3: 60 photos are too few, about 500 decide block 3",
+        ),
+        (
             (2, 3),
-            None,
+            {3: None},
             True,
             "stem 1, asymmetric everywhere else, not as shipped = symmetric: certain; block 3: 60 photos are too few",
         ),
-        ((3,), None, True, "stem 1, asymmetric everywhere else, not as shipped = symmetric: certain"),
-        ((0, 1, 3), 1200, True, "asymmetric or as shipped = symmetric: 60 photos are too few, about 1,200 decide it"),
+        ((3,), {}, True, "stem 1, asymmetric everywhere else, not as shipped = symmetric: certain"),
+        ((0, 1, 3), {1: 1200, 3: 90}, True, "asymmetric or as shipped = symmetric: 60 photos are too few, about 1,200 decide it"),
     ],
 )
-def test_in_short(kept: tuple[int, ...], decisive: int | None, complete: bool, said: str) -> None:
+def test_in_short(kept: tuple[int, ...], needed: dict[int, int | None], complete: bool, said: str) -> None:
     one, same = Convention("explicit", (1, 1, 1, 1)), Convention("same")
     everywhere = dict.fromkeys(("stem", "block 3"), same)
     trials = (
@@ -79,7 +93,7 @@ def test_in_short(kept: tuple[int, ...], decisive: int | None, complete: bool, s
         replace(ROUNDS.trials[2], conventions={"stem": one, "block 3": one}),
         replace(ROUNDS.trials[3], conventions={**everywhere, "stem": one}),
     )
-    assert in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, decisive)) == said
+    assert in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, needed)) == said
 
 
 def test_log_loss_and_entropy_disagree_where_no_case_is_left_by_both() -> None:

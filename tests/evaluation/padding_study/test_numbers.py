@@ -88,7 +88,7 @@ def test_the_number_of_photos_that_decides_does_in_four_of_five_studies() -> Non
     )  # no difference, and a better one
     assert photos_to_decide(best + np.arange(5000) % 2 - 0.4999, best, limit) is None  # millions
     few = judge([best[:100], case[:100]])
-    assert few.photos == 100 and (few.decisive or 0) > 100 and judge([best, case]).decisive is None
+    assert few.photos == 100 and (few.decisive(few.needed) or 0) > 100 and not judge([best, case]).needed
 
 
 def test_photos_that_could_not_be_read_are_left_out_and_logits_that_are_not_finite_are_infinitely_wrong() -> None:
