@@ -102,11 +102,9 @@ def _parity_line(parity: Parity) -> str:
     worst = parity.worst.rel_l2
     nodes = f"{len(parity.nodes)} nodes" if parity.uncompared or len(parity.nodes) > 1 else "the output only"
     top = f", argmax {parity.argmax}" if parity.argmax else ""
-    unreached = len(parity.unreached) if parity.dtype == "float64" else 0
-    bounds = f"; the bounds of {unreached} of its activations were not reached" if unreached else ""
     return (
         f"{parity.dtype}: {outcome} at {sizes}; {nodes}, the worst {worst:.1e}; logits "
-        f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}{top}{bounds}"
+        f"{parity.logits.rel_l2:.1e} (limit {parity.limit:.1e}), max {parity.logits.max_abs:.1e}{top}"
     )
 
 

