@@ -7,6 +7,7 @@ import gc
 import math
 import os
 import sys
+from pathlib import Path
 
 from porter.base.errors import CheckFailed
 from porter.graph import Graph, shapes
@@ -14,6 +15,9 @@ from porter.graph import Graph, shapes
 _MANY = 1 << 23
 _BYTES = 16
 """Of each number of an image's values, which are held in float64 on both sides."""
+
+_CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux says how many bytes a container may hold, in versions 2 and 1 of cgroups; `max` is no limit."""
 
 
 def trim() -> None:
@@ -34,7 +38,8 @@ def release(weights: int) -> None:
 
 
 def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
-    """Expects that this machine can hold what a comparison at a size (rows, columns) holds: a process that asks for more is killed.
+    """Expects that this machine, or its container, can hold what a comparison at a size (rows, columns) holds: a process that asks
+    for more is killed.
 
     Raises:
         CheckFailed: it has less memory.
@@ -42,7 +47,9 @@ def expect_memory(graph: Graph, size: tuple[int, int]) -> None:
     if not hasattr(os, "sysconf"):  # Windows, which refuses memory that it does not have
         return
     values = sum(math.prod(side or 1 for side in shape) for shape in shapes(graph, size).values())
-    needed, held = (count / 2**30 for count in (values * _BYTES, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    limits = [file.read_text(encoding="ascii").strip() for file in _CONTAINERS if file.is_file()]
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed, held = (count / 2**30 for count in (values * _BYTES, min([machine, *map(int, filter(str.isdigit, limits))])))
     if needed > held:
         message = f"comparing at {size[0]}x{size[1]} takes {needed:.0f} GiB of memory, and this machine has {held:.0f}"
         raise CheckFailed(message, next="convert for a smaller --input-size; or write the port unproved: --no-check")

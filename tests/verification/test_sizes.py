@@ -1,6 +1,8 @@
 """The sizes that a port is proved at: what small ones have to keep of the native one, and what a graph allows."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +115,17 @@ def test_a_size_that_no_memory_holds_is_refused_before_an_image_is_made() -> Non
     plan = make_plan(graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE)
     with pytest.raises(CheckFailed, match=r"comparing at 1048576x1048576 takes .* GiB of memory"):
         check_sizes(plan, (1 << 20, 1 << 20), Anything(), None, ("float64",))
+
+
+@pytest.mark.parametrize(("limit", "refused"), [("1048576\n", True), ("max\n", False), ("9223372036854771712\n", False)])
+def test_a_container_may_hold_less_than_its_machine(
+    limit: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text(limit)
+    monkeypatch.setattr("porter.verification.memory._CONTAINERS", (tmp_path / "none", tmp_path / "memory.max"))
+    plan = make_plan(graph_of((Window((3, 3), (2, 2)), Convention.stated((1, 1, 1, 1), fill=LOWEST))), ANY, NATIVE)
+    with pytest.raises(CheckFailed, match="comparing at 224x224") if refused else nullcontext():
+        check_sizes(plan, (224, 224), Anything(), None, ("float64",))
 
 
 def test_a_port_that_takes_fewer_sizes_than_its_source_is_refused() -> None:
