@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
+from typer.exceptions import TyperException
 
 from porter.cli.terminal import write
 from porter.frameworks import DESTINATION_NAMES
@@ -90,4 +91,10 @@ class WithStock(TyperCommand):
         libraries = {library for libraries in STOCK.values() for library in libraries}
         followed = zip(args, [*args, ""][1:], strict=True)
         bare = ["--stock=" if each == "--stock" and then not in libraries else each for each, then in followed]
-        return super().parse_args(ctx, bare)
+        try:
+            return super().parse_args(ctx, list(bare))
+        except TyperException:
+            # The word behind it may be the variant, or no library at all, which is then said of it.
+            if "--stock" not in args[:-1] or args[args.index("--stock") + 1].startswith("-"):
+                raise
+            return super().parse_args(ctx, list(args))

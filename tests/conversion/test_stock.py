@@ -35,7 +35,7 @@ from porter.verification.sizes import Sizes
 from porter.zoos.implementation import StockModel, stock_libraries
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
-from tests.conftest import WeightsMaker
+from tests.conftest import Cli, WeightsMaker, refused
 from tests.standin import calibrated_tensors, smooth_images
 from tests.support import with_convention
 
@@ -373,3 +373,13 @@ def test_the_command_line_prints_what_the_port_is(
         assert not exited.value.code
         assert words in capsys.readouterr().out
         assert json.loads((Path(out) / "port.json").read_text())["format"] == 1
+
+
+@pytest.mark.parametrize("given", [("--stock", "nonsense"), ("--stock=nonsense",)])
+def test_a_library_that_is_none_is_said_to_be_none(
+    given: tuple[str, ...], weights_file: WeightsMaker, tmp_path: Path, cli: Cli
+) -> None:
+    weights = weights_file(NARROW, "torchvision", ".pth")
+    ran = cli("convert", NARROW, "--from", "torch", "--to", "tf", "--weights", weights, *given, "--out", tmp_path / "port")
+    refused(ran, "--stock: tf has no stock classes of nonsense (its are keras)")
+    assert cli("convert", "--stock", "--form", "torch", "--to", "tf", NARROW).status == 2
