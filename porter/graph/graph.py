@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from porter.base.errors import GraphError
-from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors
+from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors, channels_in
 from porter.padding import Site, Size
 
 INPUT = "input"
@@ -62,9 +62,14 @@ class Graph:
         return {node.path: node for node in self.nodes}
 
     @cached_property
+    def open_shapes(self) -> Mapping[str, Shape]:
+        """The shape of every path, `input` included, for an input of open size. Raises GraphError as `shapes`."""
+        return shapes(self, (None, None))
+
+    @cached_property
     def channels_by_path(self) -> Mapping[str, int]:
         """Channels (or features) of every path, `input` included. Raises GraphError as `shapes`."""
-        return {path: shape[0] or 0 for path, shape in shapes(self, (None, None)).items()}
+        return {path: channels_in(shape) for path, shape in self.open_shapes.items()}
 
 
 def site_of(op: object) -> Site | None:
@@ -101,7 +106,7 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
 def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
     """The canonical tensors of every node that has any: path to role to shape.
 
-    Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`; `alpha`.
+    Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`; `alpha`; `value`, of a trained array.
     """
     channels = channels_of(graph)
     found = {node.path: node.op.tensors(channels[node.inputs[0]]) for node in graph.nodes}

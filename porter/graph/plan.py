@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
-from porter.graph.ops import Flatten, Merge, Op, Shape
+from porter.graph.ops import Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Shape
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
 
@@ -68,7 +68,14 @@ def _fixed(graph: Graph) -> Node | None:
 
 
 def _fixes(op: Op, inputs: Sequence[Shape]) -> bool:
-    if isinstance(op, Flatten):
+    if isinstance(op, Flatten) or (isinstance(op, Rearrange) and len(op.moves.joined) == 1):
         return None in inputs[0]
-    stretched = {1} if isinstance(op, Merge) else set()
+    stretched = {1} if isinstance(op, Merge | OfArray | MatMul) else set()
+    if isinstance(op, OfArray):
+        inputs = (*inputs, op.sizes)
+    elif isinstance(op, Join):
+        inputs = [tuple(size for axis, size in enumerate(shape) if axis != op.axis) for shape in inputs]
+    elif isinstance(op, MatMul):
+        first, second = inputs
+        inputs = (*first[:-2], first[-1]), (*second[:-2], second[-1 if op.transpose else -2])
     return any(None in sizes and set(sizes) - stretched != {None} for sizes in zip(*inputs, strict=True))

@@ -57,6 +57,7 @@ CLASSES: Mapping[str, LayerClass] = {
 """The classes that are built where a file is run; none of them runs code from it."""
 VARIABLES: Mapping[str, tuple[str, ...]] = {
     **{kind: known.variables for kind, known in CLASSES.items() if known.variables},
+    "EinsumDense": _WEIGHTS,
     "LayerScale": ("gamma",),  # keras.applications' own; a whole model calls it as Keras happens to number it
 }
 """The variables that porter knows, of the layers that have any."""

@@ -166,7 +166,7 @@ def _variables(file: hdf5.Hdf5, stored: _Stored, described: Described | None) ->
         names = tuple(stored.numbered) if described is None else _trained(described)
     elif kind in COUNTED:
         names = COUNTED[kind]
-        bias = described.arguments.get("use_bias", True) if described else count == len(names)
+        bias = _has_bias(described) if described else count == len(names)
         names = names if bias else names[:-1]
     else:
         names = tuple(stored.numbered)
@@ -176,6 +176,11 @@ def _variables(file: hdf5.Hdf5, stored: _Stored, described: Described | None) ->
             "quantised and LoRA layers are not read: save the model without them",
         )
     return dict(zip(names, stored.numbered.values(), strict=True)), guessed
+
+
+def _has_bias(layer: Described) -> bool:
+    """EinsumDense states the axes of its bias, other classes whether they have one."""
+    return bool(layer.arguments.get("use_bias", True)) and layer.arguments.get("bias_axes", "") is not None
 
 
 def _norm_variables(file: hdf5.Hdf5, where: str, count: int, described: Described | None) -> tuple[str, ...]:

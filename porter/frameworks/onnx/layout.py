@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from porter.filegraph.names import Names
 from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, GroupNorm, LayerNorm, Node, PRelu, shapes, tensor_shapes
+from porter.graph.ops import channels_in, is_map
 from porter.padding import ANY, Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -38,7 +39,7 @@ CAPABILITIES = Capabilities(
 
 _NAMES = {
     **{"kernel": "weight", "gamma": "weight", "alpha": "weight", "bias": "bias", "beta": "bias"},
-    **{"mean": "running_mean", "variance": "running_var"},
+    **{"mean": "running_mean", "variance": "running_var", "value": "weight"},
 }
 """Torch's names of tensors, by role."""
 
@@ -70,8 +71,8 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
     found: dict[str, dict[str, tuple[int, ...]]] = {}
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]
-        channels = known[node.inputs[0]][0] or 0
-        ends = (1, 1) if isinstance(node.op, PRelu | ChannelScale | GroupNorm) and len(known[path]) == 3 else ()
+        channels = channels_in(known[node.inputs[0]])
+        ends = (1, 1) if isinstance(node.op, PRelu | ChannelScale | GroupNorm) and is_map(known[path]) else ()
         found[path] = {role: (*held.get(path, {}).get(role, (channels,)), *ends) for role in roles}
     return found
 

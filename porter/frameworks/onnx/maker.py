@@ -13,6 +13,7 @@ from porter.base.dtypes import Array
 from porter.filegraph.names import Names
 from porter.formats.onnx.proto import import_onnx
 from porter.graph import Shape
+from porter.graph.ops import is_map
 from porter.padding import Pads
 
 
@@ -72,7 +73,7 @@ class NodeMaker:
         return self.node("ConstantOfShape", name, shape, value=value)
 
     def is_map(self, path: str) -> bool:
-        return len(self.shapes[path]) == 3
+        return is_map(self.shapes[path])
 
     def cut(
         self, name: str, source: str, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int] = ()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from porter.base.errors import GraphError
 from porter.formats.onnx import plain
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.graph import Node, Op, ops
+from porter.graph.ops import Function, channels_axis
 
 Spelling: TypeAlias = Callable[[NodeMaker, Node, Any], object]
 
+_REDUCTIONS: Mapping[Function, str] = {"mean": "ReduceMean", "max": "ReduceMax", "norm": "ReduceL2"}
 _END = (1 << 63) - 1
 """A Slice's end behind every cell; its negative is before every cell, for a step backwards."""
 
@@ -41,8 +45,12 @@ def _global_pool(kind: str, maker: NodeMaker, node: Node, op: ops.GlobalAvgPool 
 
 def _reduce(maker: NodeMaker, node: Node, op: ops.Reduce) -> None:
     axis = 1 + ("channels", "rows", "columns").index(op.axis)
-    kind = {"mean": "ReduceMean", "max": "ReduceMax", "norm": "ReduceL2"}[op.function]
-    maker.node(kind, node.path, *node.inputs, maker.integers(f"{node.path}.axes", axis))
+    maker.node(_REDUCTIONS[op.function], node.path, *node.inputs, maker.integers(f"{node.path}.axes", axis))
+
+
+def _reduce_axis(maker: NodeMaker, node: Node, op: ops.ReduceAxis) -> None:
+    axes = maker.integers(f"{node.path}.axes", 1 + op.axis)
+    maker.node(_REDUCTIONS[op.function], node.path, *node.inputs, axes, keepdims=0)
 
 
 def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
@@ -195,6 +203,75 @@ def _upsample(maker: NodeMaker, node: Node, op: ops.Upsample) -> None:
     maker.node("Resize", node.path, *node.inputs, "", scales, **how)
 
 
+def _dense(maker: NodeMaker, node: Node, op: ops.Dense) -> None:
+    """Gemm is of matrices; over an array's channels it is a product with the kernel turned."""
+    if len(maker.shapes[node.path]) == 1:
+        maker.node("Gemm", node.path, *node.inputs, *_trained(maker, node, "kernel", "bias"), transB=1)
+        return
+    turned = maker.node("Transpose", maker.name(f"{node.path}_turned"), *_trained(maker, node, "kernel"), perm=(1, 0))
+    product = maker.node("MatMul", maker.name(f"{node.path}_product") if op.bias else node.path, *node.inputs, turned)
+    if op.bias:
+        maker.node("Add", node.path, product, *_trained(maker, node, "bias"))
+
+
+def _rearrange(maker: NodeMaker, node: Node, op: ops.Rearrange) -> None:
+    path, (source,), moves = node.path, node.inputs, op.moves
+    parts = moves.parts(maker.shapes[source])
+    split = [[parts[name] for name, _ in axis] for axis in moves.split]
+    joined = [[parts[name] for name in axis] for axis in moves.joined]
+    steps: list[tuple[str, Mapping[str, Any], Sequence[int]]] = []
+    if any(len(axis) != 1 for axis in split):
+        steps.append(("Reshape", {}, _sizes(path, [(size, len(axis) == 1) for axis in split for size in axis])))
+    if moves.order != tuple(sorted(moves.order)):
+        steps.append(("Transpose", {"perm": (0, *(1 + place for place in moves.order))}, ()))
+    if any(len(axis) != 1 for axis in joined):
+        wanted = [(None if None in axis else math.prod(size or 0 for size in axis), len(axis) == 1) for axis in joined]
+        steps.append(("Reshape", {}, _sizes(path, wanted)))
+    for place, (kind, attributes, sizes) in enumerate(steps or [("Identity", {}, ())], 1):
+        name = path if place >= len(steps) else maker.name(f"{path}_{kind.lower()}")
+        shape = [maker.integers(f"{name}.sizes", *sizes)] if sizes else []
+        source = maker.node(kind, name, source, *shape, **attributes)
+
+
+def _sizes(path: str, axes: Sequence[tuple[int | None, bool]]) -> list[int]:
+    """What a Reshape takes: a size, or 0 for an axis that is where it was, as the batch is; and -1 for what is left.
+
+    Args:
+        axes: the size of each axis of the result, None where it is open, and whether it is an axis of the value.
+
+    Raises:
+        GraphError: two open sizes would be left.
+    """
+    found, kept = [0], True
+    for size, whole in axes:
+        kept = kept and whole
+        found.append(size if size is not None else 0 if kept else -1)
+    if found.count(-1) > 1:
+        raise GraphError(
+            "ONNX says this rearrangement of two open sizes for one input size only", where=path, next="give an --input-size"
+        )
+    return found
+
+
+def _matmul(maker: NodeMaker, node: Node, op: ops.MatMul) -> None:
+    first, second = node.inputs
+    if op.transpose:
+        rank = len(maker.shapes[second]) + 1
+        turn = (*range(rank - 2), rank - 1, rank - 2)
+        second = maker.node("Transpose", maker.name(f"{node.path}_turned"), second, perm=turn)
+    maker.node("MatMul", node.path, first, second)
+
+
+def _tokens(maker: NodeMaker, node: Node, op: ops.Tokens) -> None:
+    """The tokens are stretched to the images by adding them to zeros of that shape."""
+    path, (source,) = node.path, node.inputs
+    images = maker.cut(maker.name(f"{path}_images"), maker.node("Shape", maker.name(f"{path}_shape"), source), (0,), (1,), (0,))
+    rest = maker.integers(f"{path}.rest", op.count, maker.shapes[path][-1] or 0)
+    shape = maker.node("Concat", maker.name(f"{path}_sizes"), images, rest, axis=0)
+    tokens = maker.node("Expand", maker.name(f"{path}_expanded"), *_trained(maker, node, "value"), shape)
+    maker.node("Concat", path, tokens, source, axis=1)
+
+
 def _trained(maker: NodeMaker, node: Node, *roles: str) -> list[str]:
     """The names of the node's tensors of these roles, without those that the op lacks."""
     names = maker.tensors.get(node.path, {})
@@ -207,7 +284,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
     ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
     ops.Reduce: _reduce,
-    ops.Dense: _plain("Gemm", lambda op: {"transB": 1}, ("kernel", "bias")),
+    ops.Dense: _dense,
     ops.BatchNorm: _plain("BatchNormalization", lambda op: {"epsilon": float(op.epsilon)}, ("gamma", "beta", "mean", "variance")),
     ops.LayerNorm: _layer_norm,
     ops.GroupNorm: _group_norm,
@@ -220,7 +297,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Softplus: _softplus,
     ops.Swish: _swish,
     ops.Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
-    ops.Softmax: _plain("Softmax", lambda op: {"axis": 1}),
+    ops.Softmax: lambda maker, node, op: maker.node(
+        "Softmax", node.path, *node.inputs, axis=1 + channels_axis(maker.shapes[node.path])
+    ),
     ops.Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
     ops.Multiply: partial(_pairwise, "Mul"),
     ops.Divide: _plain("Div"),
@@ -238,5 +317,15 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
     ops.Upsample: _upsample,
+    ops.Rearrange: _rearrange,
+    ops.MatMul: _matmul,
+    ops.Join: _plain("Concat", lambda op: {"axis": 1 + op.axis}),
+    ops.CropAxis: lambda maker, node, op: maker.cut(
+        node.path, node.inputs[0], (op.before,), (-op.after or _END,), (1 + op.axis,), () if op.step == 1 else (op.step,)
+    ),
+    ops.ReduceAxis: _reduce_axis,
+    ops.AddArray: _plain("Add", roles=("value",)),
+    ops.MultiplyArray: _plain("Mul", roles=("value",)),
+    ops.Tokens: _tokens,
 }
 """Every op without a padding site."""

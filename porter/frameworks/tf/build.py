@@ -10,6 +10,7 @@ from porter.base.errors import GraphError, MappingError
 from porter.filegraph.names import Names
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Tensors
+from porter.frameworks.tf.arrays import ARRAYS
 from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names, variable_name
 from porter.frameworks.tf.maker import LayerMaker
@@ -17,6 +18,7 @@ from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
 from porter.frameworks.tf.sites import windowed
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, tensor_shapes
+from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 from porter.padding import ANY
 
@@ -39,7 +41,8 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     _expect_cover(tensor_shapes(plan.graph), tensors)
     with import_tensorflow().device(tensorflow_device(device)):
         model, values = _connect(plan, tensors, layers, dtype)
-    attach_runner(model, values, device)
+    arrays = {path for path, shape in plan.graph.open_shapes.items() if not is_map(shape)}
+    attach_runner(model, values, device, arrays=arrays)
     return model
 
 
@@ -89,4 +92,6 @@ def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[An
     if isinstance(node.op, Conv | MaxPool | AvgPool):
         kind = keras_class(plan.graph, node) or POOLS[type(node.op)]
         return windowed(maker, node.op, kind, name, plan.realisations[node.path], inputs[0])
+    if type(node.op) in ARRAYS:
+        return ARRAYS[type(node.op)](maker, node.op, name, inputs, is_map(plan.graph.open_shapes[node.inputs[0]]))
     return LAYERS[type(node.op)](maker, node.op, name, inputs)

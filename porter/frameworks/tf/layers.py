@@ -122,8 +122,8 @@ def _affine(maker: LayerMaker, op: ops.Affine, name: str, inputs: list[Any]) -> 
 
 
 def _over_maps(maker: LayerMaker, layer: Any, name: str, value: Any) -> Any:
-    """The value of a layer that takes maps; features become maps of one cell."""
-    if value.ndim == 4:
+    """The value of a layer that takes maps and arrays; features become maps of one cell."""
+    if value.ndim != 2:
         return layer(value)
     features = value.shape[-1]
     maps = maker.layer("Reshape", maker.name(f"{name}_maps"), target_shape=(1, 1, features))(value)

@@ -17,6 +17,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.filegraph.names import Names
 from porter.graph import Graph, Node, Op, channels_of, is_depthwise, ops
+from porter.graph.ops import is_map
 from porter.padding import Capabilities
 
 CAPABILITIES = Capabilities(
@@ -43,6 +44,7 @@ COUNTER_NAMES: Mapping[str, str] = {
     "GroupNormalization": "group_normalization",
     "PReLU": "p_re_lu",
     "Dense": "dense",
+    "EinsumDense": "einsum_dense",
 }
 """Keras classes that hold weights here, with the names that Keras 3 counts them under in a `.weights.h5`."""
 
@@ -64,6 +66,7 @@ _CLASSES: Mapping[type[Op], str] = {
     ops.GroupNorm: "GroupNormalization",
     ops.ChannelScale: "DepthwiseConv2D",
     ops.PRelu: "PReLU",
+    **dict.fromkeys((ops.AddArray, ops.MultiplyArray, ops.Tokens), "EinsumDense"),
 }
 
 
@@ -83,7 +86,7 @@ def variable_name(op: Op, role: str) -> str:
     """The variable of the layer that `keras_class` names, for a role of an op's tensors."""
     if isinstance(op, ops.ChannelScale):
         return {"gamma": "kernel", "beta": "bias"}[role]
-    return _STATISTICS.get(role, role)
+    return "kernel" if role == "value" else _STATISTICS.get(role, role)
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> dict[str, tuple[str, ...]]:
@@ -123,6 +126,8 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     Raises:
         MappingError: an array of another rank, or groups of a transposed convolution that read each other's channels.
     """
+    if role == "value":
+        return _canonical_value(graph, node, array)
     if role != "kernel":
         return _expect_rank(node, role, array, _VECTOR_RANKS.get((type(node.op), role), (1,))).reshape(-1)
     if isinstance(node.op, ops.ConvTranspose):
@@ -140,6 +145,18 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     return array.transpose(3, 2, 0, 1)
 
 
+def _is_of_map(graph: Graph, node: Node) -> bool:
+    return is_map(graph.open_shapes[node.inputs[0]])
+
+
+def _canonical_value(graph: Graph, node: Node, array: Array) -> Array:
+    """A trained array, which an EinsumDense has without its axes of one cell."""
+    sizes = node.op.tensors(channels_of(graph)[node.inputs[0]])["value"]
+    if _is_of_map(graph, node):
+        return array.reshape(*sizes[1:], sizes[0]).transpose(2, 0, 1)
+    return array.reshape(sizes)
+
+
 def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """The inverse of `to_canonical`, for the layer that `keras_class` names; a dense kernel may come as a 1x1 convolution's,
     (units, features, 1, 1), for a layer that is one. Vectors stay vectors.
@@ -147,6 +164,9 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     Raises:
         MappingError: an array of another rank.
     """
+    if role == "value":
+        array = array.transpose(1, 2, 0) if _is_of_map(graph, node) else array
+        return array.reshape([size for size in array.shape if size != 1] if isinstance(node.op, ops.OfArray) else array.shape)
     if role != "kernel":
         return _expect_rank(node, role, array, (1,))
     if isinstance(node.op, ops.ConvTranspose):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -25,11 +25,12 @@ class Runner:
     Keras runs these on a CPU by XLA, which would compile them at every call (keras/src/backend/tensorflow/nn.py, `conv`).
     """
 
-    def __init__(self, model: Any, values: Mapping[str, Any], device: str, any_size: bool) -> None:
+    def __init__(self, model: Any, values: Mapping[str, Any], device: str, any_size: bool, arrays: Collection[str] = ()) -> None:
         self.values = values
         self._model = model
         self._device = device
         self._any_size = any_size
+        self._arrays = frozenset(arrays)
         self._functions: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
@@ -53,7 +54,8 @@ class Runner:
             feed = tensorflow.cast(np.ascontiguousarray(batch.transpose(0, 2, 3, 1)), self._model.inputs[0].dtype)
             results = self._functions[names](feed)
         # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are large.
-        return {name: channels_first(np.asarray(results.pop(name))) for name in names}
+        arrays = {name: np.asarray(results.pop(name)) for name in names}
+        return {name: array if name in self._arrays else channels_first(array) for name, array in arrays.items()}
 
     def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
         tapped = import_keras().Model(self._model.inputs, {name: self.values[name] for name in names})
@@ -67,13 +69,14 @@ class Runner:
         return cast(Callable[[Any], dict[str, Any]], import_tensorflow().function(call)) if grouped else call
 
 
-def attach_runner(model: Any, values: Mapping[str, Any], device: str, any_size: bool = False) -> None:
+def attach_runner(model: Any, values: Mapping[str, Any], device: str, any_size: bool = False, arrays: Collection[str] = ()) -> None:
     """Attaches a Runner to a model for `run`; it is not saved with the model.
 
     Args:
         any_size: the model is right at every input size, even if its own input states one.
+        arrays: names of values that are no maps, whatever axes they have.
     """
-    setattr(model, _RUNNER, Runner(model, values, device, any_size))
+    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays))
 
 
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:

@@ -6,6 +6,8 @@ number, which such programs get wrong (`-(-n // s)` gives 28 for 29 at odd sizes
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -214,6 +216,116 @@ class PadChannels(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return F.pad(x, (*[0, 0] * (x.dim() - 2), self.before, self.after))
+
+
+def axes_in(side: str) -> list[list[str]]:
+    """The parts of each axis on one side of a pattern."""
+    return [(group or word).split() for group, word in re.findall(r"\(([^()]*)\)|(\S+)", side)]
+
+
+class Rearrange(nn.Module):
+    """The numbers of x along other axes, as einops writes it without the batch: "c h w -> (h w) c". A split axis has the sizes of
+    its parts in place, of which it may leave out one: "(k=4 c) h w -> k h w c".
+    """
+
+    def __init__(self, pattern: str) -> None:
+        super().__init__()
+        before, after = (axes_in(side) for side in pattern.split("->"))
+        names = [part.partition("=")[0] for axis in before for part in axis]
+        self.sizes = [[int(part.partition("=")[2] or -1) for part in axis] for axis in before]
+        self.order = [1 + names.index(name) for axis in after for name in axis]
+        self.joined = [len(axis) for axis in after]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        sizes = [x.shape[0]]
+        for size, parts in zip(x.shape[1:], self.sizes, strict=True):
+            stated = math.prod(part for part in parts if part > 0)
+            sizes += [size // stated if part < 0 else part for part in parts]
+        x = x.reshape(sizes).permute(0, *self.order)
+        if set(self.joined) == {1}:
+            return x
+        ends = iter(x.shape[1:])
+        return x.reshape(x.shape[0], *[math.prod(next(ends) for _ in range(count)) for count in self.joined])
+
+
+class MatMul(nn.Module):
+    """The matrix product of two values over their last two axes, of which the second one's may be turned."""
+
+    def __init__(self, transpose: bool = False) -> None:
+        super().__init__()
+        self.transpose = transpose
+
+    def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return x @ (other.transpose(-2, -1) if self.transpose else other)
+
+
+class Join(nn.Module):
+    """Values one after the other along an axis, counted with the batch."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, *values: torch.Tensor) -> torch.Tensor:
+        return torch.cat(values, self.dim)
+
+
+class CropAxis(nn.Module):
+    """x without the first and the last cells of an axis, and of the others every `step`th."""
+
+    def __init__(self, dim: int, before: int, after: int, step: int = 1) -> None:
+        super().__init__()
+        self.dim = dim
+        self.cells = slice(before, -after or None, step)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[(*[slice(None)] * self.dim, self.cells)]
+
+
+class Reduce(nn.Module):
+    """The mean, the largest value or the norm along an axis, which goes."""
+
+    def __init__(self, function: str, dim: int) -> None:
+        super().__init__()
+        self.function = function
+        self.dim = dim
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = getattr(x, self.function)(dim=self.dim)
+        return found
+
+
+class AddArray(nn.Module):
+    """x plus a trained array, the same for each image."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(sizes))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.weight
+
+
+class MultiplyArray(nn.Module):
+    """x times a trained array, the same for each image."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(sizes))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+
+class Tokens(nn.Module):
+    """Trained tokens before those of x, the same for each image."""
+
+    def __init__(self, count: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(count, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.weight.expand(x.shape[0], -1, -1), x], 1)
 
 
 class SliceChannels(nn.Module):

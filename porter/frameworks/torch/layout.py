@@ -6,7 +6,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.base.errors import MappingError
-from porter.graph import BatchNorm, ChannelScale, Conv, ConvTranspose, Dense, Graph, GroupNorm, LayerNorm, Node, Op, PRelu
+from porter.graph import (
+    AddArray,
+    BatchNorm,
+    ChannelScale,
+    Conv,
+    ConvTranspose,
+    Dense,
+    Graph,
+    GroupNorm,
+    LayerNorm,
+    MultiplyArray,
+    Node,
+    Op,
+    PRelu,
+    Tokens,
+)
 from porter.padding import Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
@@ -30,6 +45,7 @@ CAPABILITIES = Capabilities(
 )
 
 _LAYER = {"kernel": "weight", "bias": "bias"}
+_ARRAY = {"value": "weight"}
 _TRAINED = {"gamma": "weight", "beta": "bias"}
 _NAMES: Mapping[type[Op], Mapping[str, str]] = {
     Conv: _LAYER,
@@ -40,6 +56,9 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
     GroupNorm: _TRAINED,
     ChannelScale: _TRAINED,
     PRelu: {"alpha": "weight"},
+    AddArray: _ARRAY,
+    MultiplyArray: _ARRAY,
+    Tokens: _ARRAY,
 }
 """Torch's names of an op's tensors, by role; a batch norm's counter of batches is `batches`."""
 
@@ -59,6 +78,8 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """
     if isinstance(node.op, ChannelScale) and array.shape[1:] == (1, 1):
         return array[:, 0, 0]  # torchvision's layer_scale
+    if role == "value":
+        return array
     if role != "kernel":
         return _of_rank(node, role, array, 0 if role == "batches" else 1)
     if isinstance(node.op, Dense):

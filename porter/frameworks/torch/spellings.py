@@ -9,7 +9,7 @@ from typing import Any
 from porter.formats.torch_export import plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.arguments import Value
-from porter.graph.ops import Mode
+from porter.graph.ops import Function, Mode, channels_axis, channels_in, is_map
 from porter.padding import Pads, Realisation, Window
 
 
@@ -27,9 +27,10 @@ class Layer:
     why: str = ""
 
 
+_METHODS: Mapping[Function, str] = {"mean": "mean", "max": "amax", "norm": "norm"}
 REDUCTIONS: Mapping[str, tuple[str, int]] = {
     f"{function}_{axis}": (method, dim)
-    for function, method in (("mean", "mean"), ("max", "amax"), ("norm", "norm"))
+    for function, method in _METHODS.items()
     for dim, axis in enumerate(("channels", "rows", "columns"), 1)
 }
 """Functions of one value over one of its axes: torch's method, and its `dim`."""
@@ -41,7 +42,7 @@ MAP_OF_FEATURES = Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)})
 """Features as a map of one cell."""
 WITH_TENSORS = frozenset(
     {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "LayerNorm2d", "GroupNorm", "ChannelScale", "PReLU"}
-    | {"Conv2d", "ConvTranspose2d", "CroppedConvTranspose2d", "Linear"}
+    | {"Conv2d", "ConvTranspose2d", "CroppedConvTranspose2d", "Linear", "AddArray", "MultiplyArray", "Tokens"}
 )
 """Kinds that have entries in a state_dict."""
 
@@ -56,13 +57,13 @@ _LARGEST_NEAREST = 40
 
 
 def _batch_norm(op: ops.BatchNorm, shape: Shape) -> Layer:
-    kind = "BatchNorm2d" if len(shape) == 3 else "BatchNorm1d"
+    kind = "BatchNorm2d" if is_map(shape) else "BatchNorm1d"
     affine = op.scale or op.center
     return Layer(kind, {"num_features": _channels(shape), "eps": op.epsilon, "momentum": op.momentum, "affine": affine})
 
 
 def _layer_norm(op: ops.LayerNorm, shape: Shape) -> Layer:
-    kind = "LayerNorm2d" if len(shape) == 3 else "LayerNorm"
+    kind = "LayerNorm2d" if is_map(shape) else "LayerNorm"
     return Layer(kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale or op.center})
 
 
@@ -134,7 +135,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Softsign: _plain("Softsign"),
     ops.HardSigmoid: _hard_sigmoid,
     ops.Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
-    ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1}),
+    ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1 + channels_axis(shape)}),
     ops.Add: _plain("add"),
     ops.Multiply: _plain("multiply"),
     ops.Divide: _plain("divide"),
@@ -154,6 +155,16 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
         Layer("PixelShuffle", {"upscale_factor": op.block}) if op.order == "CRD" else Layer("DepthToSpace", {"block": op.block})
     ),
     ops.Upsample: _upsample,
+    ops.Rearrange: lambda op, shape: Layer("Rearrange", {"pattern": op.pattern}),
+    ops.MatMul: lambda op, shape: Layer("MatMul", {"transpose": op.transpose}),
+    ops.Join: lambda op, shape: Layer("Join", {"dim": 1 + op.axis}),
+    ops.CropAxis: lambda op, shape: Layer(
+        "CropAxis", {"dim": 1 + op.axis, "before": op.before, "after": op.after, "step": op.step}
+    ),
+    ops.ReduceAxis: lambda op, shape: Layer("Reduce", {"function": _METHODS[op.function], "dim": 1 + op.axis}),
+    ops.AddArray: lambda op, shape: Layer("AddArray", {"sizes": op.sizes}),
+    ops.MultiplyArray: lambda op, shape: Layer("MultiplyArray", {"sizes": op.sizes}),
+    ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "width": _channels(shape)}),
 }
 """How torch says an op for an input of some shape. Windowed ops, which need a realisation, are in WINDOWED."""
 
@@ -205,7 +216,7 @@ def pair(values: tuple[int, ...]) -> Value:
 
 
 def _channels(shape: Shape) -> int:
-    return shape[0] or 0
+    return channels_in(shape)
 
 
 def _window(window: Window) -> dict[str, Value]:

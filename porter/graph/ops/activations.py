@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Flag, Number
-from porter.graph.ops.op import KeepsSign, NeverNegative, Op, Shape, Tensors
+from porter.graph.ops.op import KeepsSign, NeverNegative, OfChannels, Op, Shape, Tensors
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class LeakyRelu(KeepsSign, name="leaky_relu"):
 
 
 @dataclass(frozen=True)
-class PRelu(KeepsSign, name="prelu"):
+class PRelu(OfChannels, KeepsSign, name="prelu"):
     """x where x >= 0, otherwise alpha * x, with one trained alpha for each channel."""
 
     def tensors(self, channels: int) -> Tensors:

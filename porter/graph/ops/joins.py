@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.base.errors import GraphError
-from porter.graph.ops.op import KeepsSign, Op, Shape, shape_text
+from porter.graph.ops.op import KeepsSign, Op, Shape, expect_channels, shape_text
 
 
 class Merge(Op):
@@ -15,15 +15,10 @@ class Merge(Op):
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        if len({len(shape) for shape in inputs}) != 1:
+        found = stretched(inputs) if len({type(shape) for shape in inputs}) == 1 else None
+        if found is None:
             raise GraphError(f"cannot {self.name} shapes {_listed(inputs)}")
-        found: list[int | None] = []
-        for sizes in zip(*inputs, strict=True):
-            wide = [size for size in sizes if size != 1]
-            if not _alike(wide):
-                raise GraphError(f"cannot {self.name} shapes {_listed(inputs)}")
-            found.append(_known(wide) if wide else 1)
-        return tuple(found)
+        return type(inputs[0])(found)
 
 
 @dataclass(frozen=True)
@@ -66,19 +61,28 @@ class Concat(KeepsSign, name="concat"):
     several = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        if len({len(shape) for shape in inputs}) != 1 or not all(map(_alike, list(zip(*inputs, strict=True))[1:])):
+        expect_channels(*inputs)
+        if len({len(shape) for shape in inputs}) != 1 or not all(map(alike, list(zip(*inputs, strict=True))[1:])):
             raise GraphError(f"cannot join shapes {_listed(inputs)}")
         channels, *size = zip(*inputs, strict=True)
-        return (sum(n or 0 for n in channels), *map(_known, size))
+        return (sum(n or 0 for n in channels), *map(known_size, size))
 
 
-def _alike(sizes: Sequence[int | None]) -> bool:
+def stretched(shapes: Sequence[Sequence[int | None]]) -> list[int | None] | None:
+    """The sizes of values together, where a size of 1 is stretched to the others'; None where they do not fit."""
+    if len({len(shape) for shape in shapes}) != 1:
+        return None
+    axes = [[size for size in sizes if size != 1] for sizes in zip(*shapes, strict=True)]
+    return [known_size(wide) if wide else 1 for wide in axes] if all(map(alike, axes)) else None
+
+
+def alike(sizes: Sequence[int | None]) -> bool:
     """Whether sizes can be equal: an unknown one can be any."""
     return len({size for size in sizes if size is not None}) < 2
 
 
-def _known(sizes: Sequence[int | None]) -> int | None:
-    """The size that stands for `_alike` ones."""
+def known_size(sizes: Sequence[int | None]) -> int | None:
+    """The size that stands for `alike` ones."""
     return next((size for size in sizes if size is not None), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -12,6 +13,8 @@ from porter.padding import LARGEST, LOWEST, Convention, Pads, Window
 
 MOST_CONSTANTS = 4096
 """The most constants that an op may have: more than the channels of any model. A larger array is weights."""
+LARGEST_ARRAY = 2**28
+"""The most numbers of a trained array: 1 GiB in float32."""
 LARGEST_COUNT = 2**24
 """The most channels, filters, groups and units: far more than any model has, and far too few to exhaust the memory."""
 
@@ -74,6 +77,12 @@ def _pads(value: object) -> tuple[int, ...] | None:
     return tuple(each for each in amounts if each is not None) if len(amounts) == 4 and None not in amounts else None
 
 
+def _sizes(value: object) -> tuple[int, ...] | None:
+    found = [whole(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else []
+    sizes = tuple(each for each in found if each is not None)
+    return sizes if 0 < len(sizes) == len(found) <= 8 and math.prod(sizes) <= LARGEST_ARRAY else None
+
+
 def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -108,6 +117,7 @@ COUNT, WHOLE = whole_number("Count", 1, LARGEST_COUNT), whole_number("Whole", -L
 FLAG = Kind("bool", "true or false", _flag, {"type": "boolean"})
 _SHARE = Kind("Share", "a number from 0 to 1", partial(number, least=0, most=1), {"type": "number", "minimum": 0, "maximum": 1})
 _NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1}
+_WHOLE_NUMBERS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 8}
 _AMOUNTS = {"type": "array", "items": {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST}, "minItems": 4, "maxItems": 4}
 PADS = Kind("Pads", f"[top, bottom, left, right], at most {LARGEST} each", _pads, _AMOUNTS)
 
@@ -118,6 +128,7 @@ Share = Annotated[float, _SHARE]
 Number = Annotated[float, Kind("Number", "a finite number", number, {"type": "number"})]
 Fill = Annotated[float, Kind("Fill", "a finite number, or -.inf", _fill, {"type": "number"})]
 Constants = Annotated[tuple[float, ...], Kind("Constants", f"1 to {MOST_CONSTANTS} finite numbers", numbers, _NUMBERS)]
+Sizes = Annotated[tuple[int, ...], Kind("Sizes", "1 to 8 whole numbers from 1", _sizes, _WHOLE_NUMBERS)]
 Amounts = Annotated[Pads, PADS]
 Geometry = Annotated[Window, Kind("Window", "an object with dilation, kernel, stride", _window, {})]
 Padding = Annotated[Convention, Kind("Convention", "an object with average, fill, pads, rounding, rule", _convention, {})]

@@ -8,19 +8,33 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import MOST_CONSTANTS, Constants, Count, Flag, Number, Share
-from porter.graph.ops.op import KeepsSign, Op, Shape, Tensors, bias, expect_map, expect_rank, shape_text
+from porter.graph.ops.op import (
+    Axes,
+    KeepsSign,
+    OfChannels,
+    Op,
+    Shape,
+    Tensors,
+    bias,
+    expect_channels,
+    expect_map,
+    expect_rank,
+    shape_text,
+    with_channels,
+)
 
 
 @dataclass(frozen=True)
 class Dense(Op, name="dense"):
-    """A weighted sum of all features, for each unit."""
+    """A weighted sum of all features, for each unit; of an array's channels in each place of its other axes."""
 
     units: Count
     bias: Flag = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        expect_rank(inputs[0], 1)
-        return (self.units,)
+        if not isinstance(inputs[0], Axes):
+            expect_rank(inputs[0], 1)
+        return with_channels(inputs[0], self.units)
 
     def tensors(self, channels: int) -> Tensors:
         return {"kernel": (self.units, channels), **bias(self.bias, self.units)}
@@ -35,7 +49,7 @@ USUAL_MOMENTUM = 0.1
 
 
 @dataclass(frozen=True)
-class BatchNorm(Op, name="batch_norm"):
+class BatchNorm(OfChannels, name="batch_norm"):
     """Batch normalisation; `momentum` is the weight of each new batch (as in torch: 1 - decay)."""
 
     epsilon: Share
@@ -49,7 +63,8 @@ class BatchNorm(Op, name="batch_norm"):
 
 @dataclass(frozen=True)
 class LayerNorm(Op, name="layer_norm"):
-    """(x - mean) / sqrt(variance + epsilon) over the channels of each cell, times gamma, plus beta."""
+    """(x - mean) / sqrt(variance + epsilon) over the channels of each cell of a map or an array, times gamma, plus
+    beta."""
 
     epsilon: Share
     scale: Flag = True
@@ -72,7 +87,7 @@ class GroupNorm(Op, name="group_norm"):
     center: Flag = True
 
     def shape(self, *inputs: Shape) -> Shape:
-        if (inputs[0][0] or 0) % self.groups:
+        if (expect_channels(inputs[0])[0] or 0) % self.groups:
             raise GraphError(f"{self.groups} groups do not divide {shape_text(inputs[0])}")
         if inputs[0] == (self.groups, 1, 1)[: len(inputs[0])]:
             raise GraphError(f"{self.groups} groups of one number in {shape_text(inputs[0])}")  # torch runs none of one image
@@ -99,7 +114,7 @@ class LocalResponseNorm(KeepsSign, name="local_response_norm"):
 
 
 @dataclass(frozen=True)
-class ChannelScale(Op, name="channel_scale"):
+class ChannelScale(OfChannels, name="channel_scale"):
     """x times one trained number for each channel, plus another one with `bias`."""
 
     bias: Flag = False
@@ -117,7 +132,7 @@ class Affine(Op, name="affine"):
 
     def shape(self, *inputs: Shape) -> Shape:
         for name, values in (("scale", self.scale), ("offset", self.offset)):
-            if len(values) not in (1, inputs[0][0]) or len(values) > MOST_CONSTANTS:
+            if len(values) not in (1, expect_channels(inputs[0])[0] if len(values) > 1 else 1) or len(values) > MOST_CONSTANTS:
                 expected = f"one {name} or one for each of {inputs[0][0]} channels (at most {MOST_CONSTANTS})"
                 raise GraphError(f"expected {expected}, got {len(values)}")
             unbounded = [value for value in values if not math.isfinite(value)]

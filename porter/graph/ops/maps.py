@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Amounts, Blocks, Count, Fill, Mode, Order, Whole
-from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, expect_map, expect_rank, shape_text
+from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, expect_channels, expect_map, expect_rank, shape_text
 from porter.padding import Pads
 
 
@@ -98,7 +98,7 @@ class PadChannels(KeepsSign, name="pad_channels"):
     def shape(self, *inputs: Shape) -> Shape:
         if min(self.before, self.after) < 0:
             raise GraphError(f"expected 0 or more channels, got {self.before} and {self.after}")
-        return ((inputs[0][0] or 0) + self.before + self.after, *inputs[0][1:])
+        return ((expect_channels(inputs[0])[0] or 0) + self.before + self.after, *inputs[0][1:])
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,8 @@ class SliceChannels(KeepsSign, name="slice_channels"):
         return range(self.start, self.stop, self.step)
 
     def shape(self, *inputs: Shape) -> Shape:
-        if not self.step or not self.channels or not 0 <= min(self.channels) <= max(self.channels) < (inputs[0][0] or 0):
+        most = expect_channels(inputs[0])[0] or 0
+        if not self.step or not self.channels or not 0 <= min(self.channels) <= max(self.channels) < most:
             raise GraphError(f"{shape_text(inputs[0])} has no channels {self.start}:{self.stop}:{self.step}")
         return (len(self.channels), *inputs[0][1:])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from porter.base.errors import GraphError
@@ -11,10 +11,16 @@ from porter.padding import Site
 
 LARGER = "give a larger input size"
 Shape = tuple[int | None, ...]
-"""(channels, rows, columns), rows and columns None where unknown, or (features,)."""
+"""(channels, rows, columns), rows and columns None where unknown, or (features,); of an array it is an `Axes`."""
 Tensors = Mapping[str, tuple[int, ...]]
 OPS: dict[str, type[Op]] = {}
 """Every op by its name. Each destination and each format has a table of those that it knows; a test compares them with this one."""
+
+
+class Axes(tuple[int | None, ...]):
+    """The shape of an array of two axes or more: a value that is neither a map nor features. Its axes have the same order in every
+    framework, and the last one is its channels. None stands for an open size.
+    """
 
 
 class Op:
@@ -66,6 +72,13 @@ class Op:
         return f"a {self.name}"
 
 
+class OfChannels(Op):
+    """An op with numbers for each channel of a map or of features, which takes no arrays."""
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return expect_channels(*inputs)
+
+
 class KeepsSign(Op):
     """An op that gives values >= 0 for values >= 0."""
 
@@ -80,6 +93,32 @@ class NeverNegative(Op):
         return True
 
 
+def array_shape(sizes: Iterable[int | None]) -> Shape:
+    """The shape of a value of these axes that is no map: with one axis it is features."""
+    found = tuple(sizes)
+    return Axes(found) if len(found) > 1 else found
+
+
+def is_map(shape: Shape) -> bool:
+    return len(shape) == 3 and not isinstance(shape, Axes)
+
+
+def channels_axis(shape: Shape) -> int:
+    """The axis of the channels: the last one of an array, otherwise the first."""
+    return len(shape) - 1 if isinstance(shape, Axes) else 0
+
+
+def channels_in(shape: Shape) -> int:
+    """The channels of a map or of an array, or the features."""
+    return shape[channels_axis(shape)] or 0
+
+
+def with_channels(shape: Shape, channels: int) -> Shape:
+    """The shape with so many channels."""
+    axis = channels_axis(shape)
+    return type(shape)((*shape[:axis], channels, *shape[axis + 1 :]))
+
+
 def shape_text(shape: Shape) -> str:
     return "x".join("?" if n is None else str(n) for n in shape)
 
@@ -88,12 +127,26 @@ _TO_RANK: Mapping[int, str] = {1: "put a global_avg_pool or a flatten before it"
 
 
 def expect_rank(shape: Shape, rank: int) -> None:
-    if len(shape) != rank:
+    if len(expect_channels(shape)) != rank:
         raise GraphError(f"expected an input of rank {rank}, got {shape_text(shape)}", next=_TO_RANK.get(rank))
 
 
 def expect_map(shape: Shape) -> Shape:
     expect_rank(shape, 3)
+    return shape
+
+
+def expect_channels(*shapes: Shape) -> Shape:
+    """The first shape; none may be an array's."""
+    array = next((shape for shape in shapes if isinstance(shape, Axes)), None)
+    if array is not None:
+        raise GraphError(f"expected a map or features, got an array of {shape_text(array)}", next="put a rearrange before it")
+    return shapes[0]
+
+
+def expect_array(shape: Shape) -> Shape:
+    if not isinstance(shape, Axes):
+        raise GraphError(f"expected an array, got {shape_text(shape)}", next="put a rearrange before it")
     return shape
 
 

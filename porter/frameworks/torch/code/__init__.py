@@ -81,7 +81,8 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
 
 def _head(channels: int, size: str, norms: Mapping[str, Mapping[str, str]], body: str) -> str:
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
-    standard = "from collections import OrderedDict\n" if "chain(" in body else ""
+    standard = "".join(f"import {name}\n" for name in ("math", "re") if re.search(rf"\b{name}\.", body))
+    standard += "from collections import OrderedDict\n" if "chain(" in body else ""
     standard += "from collections.abc import Callable, Sequence\n" if "Callable[" in body else ""
     standard += "from functools import partial\n" if norms else ""
     paths = "from pathlib import Path\n" + ("from typing import Any\n" if "Any," in body else "")

@@ -1,0 +1,112 @@
+"""How Keras says the ops of arrays. Values are batch first, arrays in porter's own order, maps N×H×W×C."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from porter.base.errors import GraphError
+from porter.frameworks.tf.maker import LayerMaker
+from porter.graph import Op, ops
+
+CHANNELS_LAST = (1, 2, 0)
+"""For each axis of a map in Keras its place in porter's order."""
+
+
+def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Any], of_map: bool) -> Any:
+    """As Keras's Reshape, Permute and Reshape: what a map is in porter's order, it is in Keras's with its channels last."""
+    value, moves = inputs[0], op.moves
+    split = [moves.split[axis] for axis in CHANNELS_LAST] if of_map else moves.split
+    joined = [moves.joined[axis] for axis in CHANNELS_LAST] if op.map else moves.joined
+    sizes = [value.shape[1:][CHANNELS_LAST.index(axis) if of_map else axis] for axis in range(len(moves.split))]
+    parts, before = moves.parts(sizes), [part for axis in split for part, _ in axis]
+    order = [before.index(part) for axis in joined for part in axis]
+    steps: list[tuple[str, dict[str, Any]]] = []
+    if any(len(axis) != 1 for axis in split):
+        steps.append(("Reshape", {"target_shape": _target(name, [[parts[part]] for part in before])}))
+    if order != sorted(order):
+        steps.append(("Permute", {"dims": tuple(1 + place for place in order)}))
+    if any(len(axis) != 1 for axis in joined):
+        steps.append(("Reshape", {"target_shape": _target(name, [[parts[part] for part in axis] for axis in joined])}))
+    for place, (kind, config) in enumerate(steps or [("Identity", {})], 1):
+        value = maker.layer(kind, name if place >= len(steps) else maker.name(f"{name}_{kind.lower()}"), **config)(value)
+    return value
+
+
+def _target(name: str, axes: Sequence[Sequence[int | None]]) -> tuple[int, ...]:
+    """What a Reshape takes, which finds one open size.
+
+    Raises:
+        GraphError: two are open.
+    """
+    found = tuple(-1 if None in axis else math.prod(size or 0 for size in axis) for axis in axes)
+    if found.count(-1) > 1:
+        raise GraphError("Keras reshapes two open sizes for one input size only", where=name, next="give an --input-size")
+    return found
+
+
+def _matmul(maker: LayerMaker, op: ops.MatMul, name: str, inputs: list[Any], of_map: bool) -> Any:
+    first, second = inputs
+    if op.transpose:
+        second = maker.operation("swapaxes", maker.name(f"{name}_turned"), second, -1, -2)
+    return maker.operation("matmul", name, first, second)
+
+
+def _crop_axis(maker: LayerMaker, op: ops.CropAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
+    cells = slice(op.before, -op.after or None, op.step)
+    return maker.named(inputs[0][(*[slice(None)] * (1 + op.axis), cells)], name)
+
+
+def _reduce_axis(maker: LayerMaker, op: ops.ReduceAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
+    if op.function != "norm":
+        return maker.operation(op.function, name, inputs[0], axis=1 + op.axis)
+    squares = maker.operation("square", maker.name(f"{name}_squares"), inputs[0])
+    return maker.operation("sqrt", name, maker.operation("sum", maker.name(f"{name}_sum"), squares, axis=1 + op.axis))
+
+
+def _multiply_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Any], of_map: bool) -> Any:
+    """A product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
+    return _product(maker, op.sizes, name, inputs[0], of_map)
+
+
+def _add_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Any], of_map: bool) -> Any:
+    """The array is its product with ones."""
+    ones = maker.operation("ones_like", maker.name(f"{name}_ones"), inputs[0])
+    array = _product(maker, op.sizes, name, ones, of_map)
+    return maker.operation("add", maker.name(f"{name}_sum"), inputs[0], array)
+
+
+def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Any, of_map: bool) -> Any:
+    sizes = [sizes[axis] for axis in CHANNELS_LAST] if of_map else sizes
+    letters = "abcdefgh"[: len(sizes)]
+    if any(size not in (1, own) for size, own in zip(sizes, value.shape[1:], strict=True)):
+        raise GraphError(
+            "Keras has no layer that stretches a value to an array", where=name, next="port it to torch or onnx"
+        )
+    held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1)
+    equation = f"z{letters},{held}->z{letters}"
+    return maker.layer("EinsumDense", name, equation=equation, output_shape=tuple(value.shape[1:]))(value)
+
+
+def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Any], of_map: bool) -> Any:
+    value = inputs[0]
+    if value.shape[1] is not None and value.shape[1] < op.count:
+        raise GraphError("Keras has no layer for more tokens than the value has", where=name, next="port it to torch or onnx")
+    first = maker.named(value[:, : op.count], maker.name(f"{name}_first"))
+    ones = maker.operation("ones_like", maker.name(f"{name}_ones"), first)
+    tokens = _product(maker, (op.count, value.shape[2]), name, ones, False)
+    return maker.layer("Concatenate", maker.name(f"{name}_joined"), axis=1)([tokens, value])
+
+
+ARRAYS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any], bool], Any]] = {
+    ops.Rearrange: _rearrange,
+    ops.MatMul: _matmul,
+    ops.Join: lambda maker, op, name, inputs, of_map: maker.layer("Concatenate", name, axis=1 + op.axis)(inputs),
+    ops.CropAxis: _crop_axis,
+    ops.ReduceAxis: _reduce_axis,
+    ops.AddArray: _add_array,
+    ops.MultiplyArray: _multiply_array,
+    ops.Tokens: _tokens,
+}
+"""The value of a node, from its op, its name, its inputs, and whether the first of them is a map."""

@@ -1,0 +1,243 @@
+"""Ops of arrays: values of any axes, such as the tokens of a transformer or the boxes of a detector."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated
+
+from porter.base.errors import GraphError
+from porter.graph.ops.joins import alike, known_size, stretched
+from porter.graph.ops.kinds import Count, Flag, Function, Kind, Sizes, Whole
+from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, array_shape, expect_array, shape_text
+
+MOST_AXES = 8
+_GROUP = re.compile(r"\(([^()]*)\)|(\S+)")
+_PART = re.compile(r"([a-z]\w?)(?:=(\d{1,7}))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Moves:
+    """A `Rearrange` pattern, read.
+
+    Attributes:
+        split: for each axis of the value its parts, outermost first: names, and sizes; None for what is left.
+        joined: for each axis of the result the names of its parts, outermost first.
+    """
+
+    split: tuple[tuple[tuple[str, int | None], ...], ...]
+    joined: tuple[tuple[str, ...], ...]
+
+    @property
+    def names(self) -> list[str]:
+        """The parts in the value's order."""
+        return [name for axis in self.split for name, _ in axis]
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """For each part of the result its place among those of the value."""
+        names = self.names
+        return tuple(names.index(name) for axis in self.joined for name in axis)
+
+    def parts(self, sizes: Sequence[int | None]) -> dict[str, int | None]:
+        """The size of each part of a value of these axes.
+
+        Raises:
+            ValueError: an axis does not divide so.
+        """
+        found: dict[str, int | None] = {}
+        for size, axis in zip(sizes, self.split, strict=True):
+            stated = math.prod(part for _, part in axis if part is not None)
+            whole = all(part is not None for _, part in axis)
+            if size is not None and (size % stated or (whole and size != stated)):
+                raise ValueError(f"an axis of {size} has no parts of {stated}")
+            rest = None if size is None else size // stated
+            found |= {name: rest if part is None else part for name, part in axis}
+        return found
+
+
+@cache
+def read_pattern(text: str) -> Moves | None:
+    """A pattern of `Rearrange`; None if it is none."""
+    sides = [[_parts(match) for match in _GROUP.finditer(side)] for side in text.split("->")]
+    if len(sides) != 2 or any(axis is None for side in sides for axis in side) or text.count("(") != text.count(")"):
+        return None
+    split, joined = (tuple(axis for axis in side if axis is not None) for side in sides)
+    before, after = ([name for axis in side for name, _ in axis] for side in (split, joined))
+    once = len({*before}) == len(before) and sorted(before) == sorted(after)
+    sized = all(sum(size is None for _, size in axis) < 2 for axis in split)
+    plain = all(size is None for axis in joined for _, size in axis)
+    if not (once and sized and plain and split and joined) or max(map(len, (before, split, joined))) > MOST_AXES:
+        return None
+    return Moves(split, tuple(tuple(name for name, _ in axis) for axis in joined))
+
+
+def _parts(match: re.Match[str]) -> tuple[tuple[str, int | None], ...] | None:
+    group, word = match.groups()
+    found = [_PART.fullmatch(part) for part in (group.split() if word is None else [word])]
+    return tuple((each[1], int(each[2]) if each[2] else None) for each in found if each) if all(found) else None
+
+
+Pattern = Annotated[
+    str,
+    Kind(
+        "Pattern",
+        "axes before and after, such as 'c h w -> (h w) c'",
+        lambda value: value if isinstance(value, str) and len(value) <= 200 and read_pattern(value) else None,
+        {"type": "string", "maxLength": 200},
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Rearrange(KeepsSign, name="rearrange"):
+    """The numbers of a value along other axes, as einops writes it: `c h w -> (h w) c` makes a map an array of its cells.
+
+    Axes in brackets are parts of one axis, outermost first. A split axis has the sizes of its parts in place, and may leave out
+    one: `(k=4 c) h w -> k h w c`. `()` is an axis of one cell. With `map` the result is a map (channels, rows, columns), otherwise
+    it is an array, or features where it has one axis.
+    """
+
+    pattern: Pattern
+    map: Flag = False
+
+    @property
+    def moves(self) -> Moves:
+        found = read_pattern(self.pattern)
+        if found is None:
+            raise GraphError(f"'{self.pattern}' is no pattern of axes", next="write one such as 'c h w -> (h w) c'")
+        return found
+
+    def shape(self, *inputs: Shape) -> Shape:
+        moves, shape = self.moves, inputs[0]
+        if len(shape) != len(moves.split) or (self.map and len(moves.joined) != 3):
+            raise GraphError(f"'{self.pattern}' does not fit {shape_text(shape)}{' and a map' * self.map}")
+        try:
+            parts = moves.parts(shape)
+        except ValueError as error:
+            raise GraphError(f"'{self.pattern}' does not fit {shape_text(shape)}: {error}") from None
+        sizes = [_product([parts[name] for name in axis]) for axis in moves.joined]
+        return tuple(sizes) if self.map else array_shape(sizes)
+
+
+@dataclass(frozen=True)
+class MatMul(Op, name="matmul"):
+    """The matrix products of two arrays over their last two axes; with `transpose` the second one's are turned."""
+
+    transpose: Flag = False
+    several = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        first, second = map(expect_array, inputs) if len(inputs) == 2 else ((), ())
+        if len(first) != len(second) or len(first) < 2:
+            raise GraphError(f"cannot multiply {' and '.join(map(shape_text, inputs))}")
+        inner, columns = second[-2:][:: -1 if self.transpose else 1]
+        outer = stretched([first[:-2], second[:-2]])
+        if not alike([first[-1], inner]) or outer is None:
+            raise GraphError(f"cannot multiply {shape_text(first)} and {shape_text(second)}{' transposed' * self.transpose}")
+        return array_shape([*outer, first[-2], columns])
+
+
+@dataclass(frozen=True)
+class Join(KeepsSign, name="join"):
+    """Arrays one after the other along an axis, counted without the batch."""
+
+    axis: Whole
+    several = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        first = expect_array(inputs[0])
+        if len({len(expect_array(shape)) for shape in inputs}) != 1 or not 0 <= self.axis < len(first):
+            raise GraphError(f"cannot join {', '.join(map(shape_text, inputs))} along axis {self.axis}")
+        sizes = list(zip(*inputs, strict=True))
+        along = sizes.pop(self.axis)
+        if not all(map(alike, sizes)):
+            raise GraphError(f"cannot join {', '.join(map(shape_text, inputs))} along axis {self.axis}")
+        found = [known_size(each) for each in sizes]
+        found.insert(self.axis, None if None in along else sum(size or 0 for size in along))
+        return array_shape(found)
+
+
+@dataclass(frozen=True)
+class CropAxis(KeepsSign, name="crop_axis"):
+    """An array without so many cells at the start and at the end of an axis, and of the others every `step`th."""
+
+    axis: Whole
+    before: Whole
+    after: Whole
+    step: Count = 1
+
+    def shape(self, *inputs: Shape) -> Shape:
+        shape = list(expect_array(inputs[0]))
+        if not 0 <= self.axis < len(shape) or min(self.before, self.after) < 0:
+            raise GraphError(f"{shape_text(inputs[0])} cannot be cut so along axis {self.axis}")
+        size = shape[self.axis]
+        left = None if size is None else -(-(size - self.before - self.after) // self.step)
+        if left is not None and left < 1:
+            raise GraphError(f"nothing is left of {shape_text(inputs[0])} along axis {self.axis}", next=LARGER)
+        shape[self.axis] = left
+        return array_shape(shape)
+
+
+@dataclass(frozen=True)
+class ReduceAxis(KeepsSign, name="reduce_axis"):
+    """The mean or the largest value along an axis of an array, which goes."""
+
+    function: Function
+    axis: Whole
+
+    def shape(self, *inputs: Shape) -> Shape:
+        shape = expect_array(inputs[0])
+        if not 0 <= self.axis < len(shape):
+            raise GraphError(f"{shape_text(shape)} has no axis {self.axis}")
+        return array_shape(size for place, size in enumerate(shape) if place != self.axis)
+
+
+@dataclass(frozen=True)
+class OfArray(Op):
+    """A value and a trained array of `sizes`, number by number; a size of 1 is stretched. The array is the same for each image."""
+
+    sizes: Sizes
+
+    def shape(self, *inputs: Shape) -> Shape:
+        shape = inputs[0]
+        found = stretched([shape, self.sizes])
+        if found is None:
+            raise GraphError(f"an array of {shape_text(self.sizes)} does not fit {shape_text(shape)}")
+        return type(shape)(found)
+
+    def tensors(self, channels: int) -> Tensors:
+        return {"value": self.sizes}
+
+
+@dataclass(frozen=True)
+class AddArray(OfArray, name="add_array"):
+    """A value plus a trained array, such as the positions of tokens; a size of 1 is stretched."""
+
+
+@dataclass(frozen=True)
+class MultiplyArray(OfArray, name="multiply_array"):
+    """A value times a trained array; a size of 1 is stretched."""
+
+
+@dataclass(frozen=True)
+class Tokens(Op, name="tokens"):
+    """Trained tokens before those of an array (tokens, channels), the same for each image, such as a class token."""
+
+    count: Count
+
+    def shape(self, *inputs: Shape) -> Shape:
+        shape = expect_array(inputs[0])
+        if len(shape) != 2:
+            raise GraphError(f"expected tokens x channels, got {shape_text(shape)}", next="put a rearrange before it")
+        return array_shape((None if shape[0] is None else shape[0] + self.count, shape[1]))
+
+    def tensors(self, channels: int) -> Tensors:
+        return {"value": (self.count, channels)}
+
+
+def _product(sizes: Sequence[int | None]) -> int | None:
+    return None if None in sizes else math.prod(size or 0 for size in sizes)
