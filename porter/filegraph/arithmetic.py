@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from porter.filegraph import arrays
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
@@ -24,7 +25,7 @@ SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
 """Of arXiv:1706.02515, as torch has them; ONNX has them in float32."""
 _OF_ONE = frozenset({"Add", "Max", "Mean", "Min"})
 """Of one value, these are the value."""
-_OF_VALUES: Mapping[str, Op] = {
+_OF_VALUES: Mapping[str, ops.Merge] = {
     "Add": ops.Add(),
     "Mul": ops.Multiply(),
     "Div": ops.Divide(),
@@ -35,7 +36,8 @@ _OF_VALUES: Mapping[str, Op] = {
 
 def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
-    if all(walk.flow.is_value(source) for source in sources):
+    sources = [*map(walk.unrepeated, sources)]
+    if all(map(walk.flow.is_value, sources)):
         return _of_values(walk, node, kind, sources)
     if len(sources) != 2:
         return None
@@ -46,14 +48,33 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
 
 def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool = True) -> Read:
     """As `combine`, of a value and a constant. `first` is the value's place."""
-    if not _fits(walk, view, other):
-        return f"{node.op} by something that is not one number per channel"
+    numbers = walk.flow.shape(other)
+    if not _fits(walk, view, other) or (view.value.is_array and numbers and math.prod(numbers) > 1 and kind not in ("Max", "Min")):
+        return _by_array(walk, node, kind, view, other, first)
     value = _with_tensor(walk, node, kind, view.value, other) or _with_constant(walk, node, kind, view.value, other, first)
     return walk.views.like(view, value) if value else None
 
 
+def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool) -> Read:
+    """A stored array with a number of its own in each place."""
+    lacking = f"{node.op} by something that is not one number per channel"
+    biased = _with_tensor(walk, node, kind, view.value, other) if kind == "Add" and _fits(walk, view, other) else None
+    if biased is not None:
+        return walk.views.like(view, biased)
+    if not first and kind in ("Sub", "Div"):
+        return lacking
+    if view.value.is_map and walk.views.names(view) == ("batch", "channels", "rows", "columns"):
+        value = arrays.with_array(walk, node.name, kind, view.value, other)
+        return walk.views.like(view, value) if value else lacking
+    array = walk.as_array(f"{node.name}:array", view)
+    value = arrays.with_array(walk, node.name, kind, array.value, other) if array is not None else None
+    return arrays.like(walk, array, value) if array is not None and value else lacking
+
+
 def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
     found = walk.together(_unstretched(walk, sources))
+    if found is None and kind in _OF_VALUES:
+        return arrays.merge(walk, node, _OF_VALUES[kind], sources)
     if found is None:
         return f"{node.op} of values of different axes"
     values, tensor = found

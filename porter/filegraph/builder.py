@@ -18,7 +18,7 @@ from porter.base.errors import GraphError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, ops
-from porter.graph.ops import Axis, Function, Order
+from porter.graph.ops import Axes, Axis, Function, Order, channels_in, is_map
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
@@ -37,7 +37,7 @@ class Value:
 
     Attributes:
         node: the name of the node that gives it, or INPUT.
-        shape: of a map or features, in porter's order; None where it is unknown, and for what is neither.
+        shape: in porter's order; None where it is unknown.
         padded: the value is this one with pads.
         clipped: the value is this one clipped.
     """
@@ -49,12 +49,16 @@ class Value:
 
     @property
     def is_map(self) -> bool:
-        return self.shape is not None and len(self.shape) == 3
+        return self.shape is not None and is_map(self.shape)
+
+    @property
+    def is_array(self) -> bool:
+        return isinstance(self.shape, Axes)
 
     @property
     def channels(self) -> int | None:
-        """Channels or features; None where unknown."""
-        return self.shape[0] if self.shape else None
+        """Channels or features, of an array the size of its last axis; None where unknown."""
+        return channels_in(self.shape) if self.shape else None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from porter.filegraph import arrays
 from porter.filegraph.builder import AXES
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.views import LARGE, View, expect_known
@@ -27,10 +28,19 @@ def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> 
     found = view.reshaped(sizes)
     if found is None and walk.views.op(view) is not None:
         found = walk.plain(source).reshaped(sizes)
+    if found is None and (array := walk.array(source)) is not None:
+        found = array.reshaped(sizes) or _flat(walk, node, array, sizes)
     if found is not None or view.sizes is None:
         return found
     old, new = ("x".join("?" if size >= LARGE or size < 0 else str(size) for size in each[1:]) for each in (view.sizes, sizes))
     return f"a reshape of {old} to {new}"
+
+
+def _flat(walk: Walk[N], node: N, view: View, sizes: Sequence[int]) -> View | None:
+    """An array in a shape whose axes do not divide its own: its numbers as features first."""
+    whole = view.reshaped([(view.sizes or (1,))[0], -1])
+    features = walk.as_array(f"{node.name}:flat", whole) if whole is not None else None
+    return features and features.reshaped(sizes)
 
 
 def flatten(walk: Walk[N], node: N, source: Reference, first: int, last: int = -1) -> Read:
@@ -83,6 +93,8 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> R
     if any(size not in (-1, 1, old) for size, old in zip(wanted, known, strict=True) if old != 1):
         return None
     walk.stretched[node.name, 0] = source, tuple(size * count for size, count in zip(known, times, strict=True))
+    if not walk.flow.is_value(source):
+        return f"{node.op} of a constant"
     expect_known(times)
     return walk.view(source).repeated(times)
 
@@ -102,8 +114,11 @@ def take(walk: Walk[N], node: N, source: Reference, index: Sequence[slice | int 
 
 def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
     names, sizes = walk.views.names(view), view.sizes
-    if names is None or sizes is None:
+    if sizes is None:
         return None
+    if names is None:
+        cells = {place: part if isinstance(part, int) else _slice(part, sizes[place]) for place, part in parts.items()}
+        return arrays.cut(walk, node, name, view, cells)
     gone = view.places(place for place, part in parts.items() if isinstance(part, int))
     slices = {names[place]: _slice(part, sizes[place]) for place, part in parts.items()}
     images = range(sizes[names.index("batch")])
@@ -142,8 +157,8 @@ def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence
 
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along their channels."""
-    if not all(walk.flow.is_value(source) for source in sources):
-        return f"{node.op} with a constant"
+    if not all(map(walk.is_value, sources)):
+        return arrays.concat(walk, node, sources, place)
     views = [view for source in sources if (view := walk.kept(source)).axes is not None]
     cells = [cell for view in views if (cell := view.without([place])) is not None]
     stacked = _stacked(walk, node, cells, place) if len(cells) == len(sources) else None
@@ -151,7 +166,7 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
         return stacked
     found = walk.alike(sources)
     if found is None or found[1][place] != "channels":
-        return f"{node.op} along another axis than the channels"
+        return arrays.concat(walk, node, sources, place)
     values, names = found
     return walk.views.laid(walk.builder.concat(node.name, *values), names)
 
@@ -234,7 +249,8 @@ def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None:
-        return None
+        array = walk.array(source)
+        return None if array is None else arrays.reduce(walk, node, array, function, places, keep)
     gone = {range(len(names))[place] for place in places}
     axes = {names[place] for place in gone}
     if "batch" in axes:
@@ -256,11 +272,9 @@ def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
         both = apart, walk.builder.affine(f"{node.name}:opposite", apart, (-1.0,), (0.0,))
         shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
         return walk.views.like(view, walk.builder.concat(node.name, *shares))
-    if parts:
-        return f"{node.op} over {len(parts)} parts of the channels"
-    view = walk.by_cell(source, place)
-    if not walk.views.has_channels(view, place):
-        return f"{node.op} over other axes than the channels"
+    view = walk.kept(source)
+    if parts or not walk.views.has_channels(view, place):
+        return arrays.softmax(walk, node, source, place)
     return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
 
 

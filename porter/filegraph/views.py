@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple
 from porter.base.errors import GraphError
 from porter.filegraph.builder import AXES, Builder, Value
 from porter.filegraph.file_graph import Foreign
-from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Upsample
-from porter.graph.ops import Axis, shape_text
+from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Rearrange, Upsample
+from porter.graph.ops import MOST_AXES, Axis, shape_text
 
 LARGE = 1_000_003
 """Stands for a size that the file leaves open; each has its own odd number from here on, so sums of sizes stay numbers."""
@@ -25,7 +25,8 @@ IMAGE = 10**12 + 39
 
 
 class Piece(NamedTuple):
-    """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W or channels C; R is a repetition."""
+    """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W, channels C, or along an array.s axis, which
+    has a small letter; R is a repetition."""
 
     axis: str
     size: int
@@ -136,12 +137,19 @@ class Views:
     _open: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def of(self, value: Value) -> View:
-        """The value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features."""
+        """The value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features; an array has its own."""
         if value.shape is None:
             return View(value, None)
         n, c, *cells = self._pieces(value)
+        if value.is_array:
+            return View(value, _joined((piece,) for piece in (n, c, *cells)))
         order = (n, *cells, c) if self.builder.order == "HWC" else (n, c, *cells)
         return View(value, _joined((piece,) for piece in order))
+
+    def led(self, value: Value, lead: int) -> View:
+        """An array as a tensor whose first axis is the batch and the array's first `lead` axes."""
+        n, *axes = self._pieces(value)
+        return View(value, _joined([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
 
     def layout(self, rank: int = 4) -> Names:
         """The axes of the file's own layout of a map, which has rank 4, or of features."""
@@ -154,9 +162,12 @@ class Views:
         return -1 if self.builder.order == "HWC" else 1
 
     def names(self, view: View) -> Names | None:
-        """What each axis of the tensor is; None where it is more than a transposed value. A value of unknown shape is a map."""
+        """What each axis of the tensor is; None where it is more than a transposed map or features. A value of unknown shape is a
+        map."""
         if view.axes is None:
             return self.layout()
+        if view.value.is_array:
+            return None
         orders = permutations(self.layout(len(view.axes))) if len(view.axes) in (2, 4) else ()
         return next((order for order in orders if self.laid(view.value, order) == view), None)
 
@@ -178,13 +189,14 @@ class Views:
         if view.axes is None or view.value.shape is None:
             layout = self.layout()
             return layout.index("channels") in (place, place + len(layout))
-        return view.axes[place : place + 1 or None] == _joined([self._pieces(view.value)[1:2]])
+        return view.axes[place : place + 1 or None] == _joined([[self._channels(view.value)]])
 
     def along_channels(self, view: View, shape: Sequence[int]) -> bool:
         """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for each channel."""
-        found = [tuple(piece for piece in axis if piece.axis == "C") for axis in view.axes or ()]
+        channels = self._channels(view.value) if view.value.shape else None
+        found = [tuple(piece for piece in axis if channels and piece.axis == channels.axis) for axis in view.axes or ()]
         sizes = [math.prod(piece.size for piece in axis) for axis in found]
-        in_order = _joined([[piece for axis in found for piece in axis]]) == _joined([self._pieces(view.value)[1:2]])
+        in_order = _joined([[piece for axis in found for piece in axis]]) == _joined([[channels] if channels else []])
         return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
 
     def of_each_image(self, view: View) -> bool:
@@ -208,17 +220,19 @@ class Views:
         """What an op gives that keeps the cells of `view` and is done to each, in the same axes; its channels may be others."""
         if view.axes is None or value.shape is None:
             return self.of(value)
-        for axis in "HW":
+        for axis in "HWabcdefgh":
             if (view.value.node, axis) in self._open:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
-        return View(value, _joined([*view.axes[:-1], self._pieces(value)[1:2]]) if self.has_channels(view, -1) else view.axes)
+        return View(value, _joined([*view.axes[:-1], [self._channels(value)]]) if self.has_channels(view, -1) else view.axes)
 
     def settled(self, name: str, view: View, tap: str | None = None) -> Value:
-        """The value in the file's own layout, by the op that the moves are together; a foreign one where porter has none."""
+        """The value in the file's own layout, by the op that the moves are together: a tensor of four axes is a map, one of two is
+        features, and another one is an array; a foreign one where porter has none.
+        """
         plain = self.of(view.value)
-        if view.axes is None or view.axes == plain.axes:
+        if view.axes is None or (view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)):
             return view.value
-        op: Op | Foreign | None = self.op(view)
+        op: Op | Foreign | None = self.op(view) or self.rearranged(view, of_map=len(view.axes) == 4)
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
             old, new = (tuple(None if size >= LARGE else size for size in (each.sizes or ())[1:]) for each in (plain, view))
@@ -226,10 +240,13 @@ class Views:
         return self.builder.add(name, op, view.value, tap=tap)
 
     def op(self, view: View) -> Op | None:
-        """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if porter has none."""
+        """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that is none or a
+        `rearranged`."""
         value, axes = view.value, view.axes
         if axes is None or axes == self.of(value).axes:
             return Identity()
+        if value.is_array:
+            return None
         n, c, *cells = self._pieces(value)
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []
         if len(cells) == 2 and None not in (value.shape or ()):
@@ -241,6 +258,29 @@ class Views:
         elif len(axes) == 4:
             ops += self._moves(n, c, cells[0], cells[1], axes)
         return next((op for op, wanted in ops if axes == _joined(wanted)), None)
+
+    def rearranged(self, view: View, of_map: bool = False) -> Rearrange | None:
+        """The op that gives the tensor's axes as an array or features, or with `of_map` as a map in the file's own layout; None for
+        repetitions, and where the batch is not the first axis. What stands beside the batch in that axis becomes one of its own.
+        """
+        n, *whole = self._pieces(view.value)
+        first, *axes = view.axes or ((),)
+        if first[:1] != _joined([[n]])[0] or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis):
+            return None
+        axes = [first[1:], *axes] if first[1:] else axes
+        if of_map and len(axes) != 3:
+            return None
+        axes = [axes[2], axes[0], axes[1]] if of_map and self.builder.order == "HWC" else axes
+        placed = sorted((piece for axis in axes for piece in axis), key=lambda piece: -piece.stride)
+        if max(len(placed), len(axes), len(whole)) > MOST_AXES:
+            return None
+        split, names = list[list[str]](), dict[Piece, str]()
+        for letter in (each.axis for each in whole):
+            parts = [piece for piece in placed if piece.axis == letter]
+            names |= {piece: letter.lower() + (str(place) if len(parts) > 1 else "") for place, piece in enumerate(parts)}
+            split.append([names[piece] + (f"={piece.size}" if place else "") for place, piece in enumerate(parts)])
+        joined = [[names[piece] for piece in axis] for axis in axes]
+        return Rearrange(" -> ".join(" ".join(map(_written, side)) for side in (split, joined)), of_map)
 
     def _moves(self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
         """Ops from a map to a map, with the numbers that the axes suggest."""
@@ -265,13 +305,21 @@ class Views:
         return [(n,), h, w, c] if self.builder.order == "HWC" else [(n,), c, h, w]
 
     def _pieces(self, value: Value) -> list[Piece]:
-        """Batch, channels, and the rows and columns of a map, each whole."""
+        """Batch, channels, and the rows and columns of a map, or the axes of an array, each whole."""
         batch = self._open.setdefault(("", "N"), LARGE) if self.batch is None else self.batch
-        sizes = zip("CHW", value.shape or (), strict=False)
+        sizes = zip("abcdefgh" if value.is_array else "CHW", value.shape or (), strict=False)
         return [Piece("N", batch), *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes)]
+
+    def _channels(self, value: Value) -> Piece:
+        return self._pieces(value)[-1 if value.is_array else 1]
 
     def _size(self, value: Value, axis: str) -> int:
         return self._open.setdefault((value.node, axis), LARGE + 2 * len(self._open) + 2)
+
+
+def _written(axis: Sequence[str]) -> str:
+    """An axis in a pattern of Rearrange."""
+    return axis[0] if len(axis) == 1 and "=" not in axis[0] else f"({' '.join(axis)})"
 
 
 def _joined(axes: Iterable[Iterable[Piece]]) -> Axes:

@@ -64,6 +64,7 @@ class Walk(Generic[N]):
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
         stretched: values whose axes of one cell are repeated: before that, and their sizes.
         held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values among their inputs.
+        repeats: whether a node repeats a constant, its first input, for each image and no other axis.
         tap: the framework's name for a value when it runs the file's graph; None where it does not give the value.
     """
 
@@ -76,8 +77,10 @@ class Walk(Generic[N]):
     exact: dict[str, float] = field(default_factory=dict)
     stretched: dict[Reference, tuple[Reference, tuple[int, ...]]] = field(default_factory=dict)
     held: Callable[[N], Mapping[str, str]] | None = None
+    repeats: Callable[[N], bool] = lambda node: False
     tap: Callable[[Reference], str | None] = lambda source: None if source[1] else source[0]
     _settled: dict[Reference, Value] = field(default_factory=dict)
+    _arrays: dict[View, View] = field(default_factory=dict)
 
     def __post_init__(self, batch: int | None) -> None:
         self.views = Views(self.builder, batch)
@@ -112,15 +115,53 @@ class Walk(Generic[N]):
         """A value in the file's own layout, by an op if the tensor holds it in another way."""
         return self.views.of(self.value(source))
 
+    def is_value(self, source: Reference) -> bool:
+        """As Dataflow.is_value, where a constant that is repeated for each image is a constant."""
+        return self.flow.is_value(self.unrepeated(source))
+
+    def unrepeated(self, source: Reference) -> Reference:
+        """A constant before it is repeated for each image; another value as it is."""
+        node = self.flow.nodes.get(source[0])
+        if node is not None and node.name not in self.flow.live and self.repeats(node):
+            return self.unrepeated(node.inputs[0])
+        before = self.stretched.get(source, (source, ()))[0]
+        return source if self.flow.is_value(before) else before
+
+    def array(self, source: Reference) -> View | None:
+        """A value as an array with its tensor's axes, or as features; None where porter has no op for that."""
+        return self.as_array(source[0], self.view(source), self.tap(source))
+
+    def as_array(self, name: str, view: View, tap: str | None = None) -> View | None:
+        """As `array`, of a view; `name` is of the op that makes the array."""
+        if view.axes is None or (held := self.settled_array(view)) is not None:
+            return None if view.axes is None else held
+        op = self.views.rearranged(view)
+        if op is not None and view not in self._arrays:
+            lead = len(op.moves.joined) - len(view.axes) + 1
+            self._arrays[view] = self.views.led(self.builder.add(name, op, view.value, tap=None if lead else tap), lead)
+        return self._arrays.get(view)
+
+    def settled_array(self, view: View) -> View | None:
+        """A view that holds an array, or features, with its own axes; None for others."""
+        shape, axes = view.value.shape, view.axes
+        if axes is None or shape is None or view.value.is_map:
+            return None
+        lead = len(shape) - len(axes) + 1
+        return view if 0 <= lead <= len(shape) and self.views.led(view.value, lead) == view else None
+
     def kept(self, source: Reference) -> View:
         """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise as `plain`."""
         view = self.view(source)
         return view if self.views.op(view) is None else self.plain(source)
 
     def by_cell(self, source: Reference, place: int = -1) -> View:
-        """As `kept`, but with the channels at a place."""
+        """As `kept`, but with the channels at a place: where its own layout has others there, as an array."""
         view = self.kept(source)
-        return view if self.views.has_channels(view, place) else self.plain(source)
+        if self.views.has_channels(view, place):
+            return view
+        plain = self.plain(source)
+        array = None if self.views.has_channels(plain, place) or place not in (-1, len(view.axes or ()) - 1) else self.array(source)
+        return array or plain
 
     def alike(self, sources: Collection[Reference]) -> tuple[list[Value], Names] | None:
         """Values whose tensors have the same axes in one order, and that order; None where they have others."""
@@ -145,8 +186,15 @@ class Walk(Generic[N]):
         return [self.value(source) for source in sources]
 
     def ends(self, sources: Iterable[Reference]) -> list[Value]:
-        """The values of a graph's outputs, each once, without those that are constants."""
-        return self.values(source for source in dict.fromkeys(sources) if self.flow.is_value(source))
+        """The values of a graph's outputs, each once, without those that are constants. One that is neither a map nor features in
+        the file's own layout is an array.
+        """
+        return [self._end(source) for source in dict.fromkeys(sources) if self.flow.is_value(source)]
+
+    def _end(self, source: Reference) -> Value:
+        view = self.view(source)
+        array = self.array(source) if self.views.op(view) is None else None
+        return array.value if array is not None and len(array.value.shape or ()) == len(view.axes or ()) - 1 else self.value(source)
 
     def give(self, node: N, given: Sequence[Read]) -> None:
         """Adds what a node gives. Outputs without a value are foreign where something reads them."""

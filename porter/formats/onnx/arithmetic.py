@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.filegraph import arithmetic
+from porter.filegraph import arithmetic, arrays
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
@@ -91,6 +91,8 @@ def read_gemm(walk: Walk, node: OnnxNode) -> Read:
 
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
+    if all(map(walk.flow.is_value, node.inputs)):
+        return arrays.matmul(walk, node, node.inputs)
     return arithmetic.dense(walk, node, node.inputs[0], arithmetic.Product(node.inputs[1], "IO"))
 
 

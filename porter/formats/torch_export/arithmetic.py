@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from porter.filegraph import arithmetic
+from porter.filegraph import arithmetic, arrays
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View
@@ -145,7 +145,17 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
         factors = float(node.arguments.get("alpha", 1)), float(node.arguments.get("beta", 1))
     else:
         source, kernel = node.inputs
+        if walk.flow.is_value(source) and walk.flow.is_value(kernel):
+            return arrays.matmul(walk, node, node.inputs)
     return arithmetic.dense(walk, node, source, arithmetic.Product(*_matrix(walk, kernel), bias, factors))
+
+
+def read_attention(walk: Walk, node: AtenNode) -> Read:
+    """scaled_dot_product_attention without dropout."""
+    if node.arguments.get("is_causal") or node.arguments.get("enable_gqa") or node.arguments.get("dropout_p"):
+        return f"{node.op} that is causal, of grouped queries or with dropout"
+    sources = [node.arguments[name] for name in ("query", "key", "value")]
+    return arrays.attention(walk, node, sources, node.arguments.get("attn_mask"), node.arguments.get("scale"))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:

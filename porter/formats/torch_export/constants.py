@@ -79,6 +79,15 @@ def _standardised(node: AtenNode, *values: Numbers) -> list[Numbers]:
     return [scaled if offset is None else scaled + offset]
 
 
+def _expanded(node: AtenNode, value: Numbers) -> Numbers:
+    """The same numbers along more axes; a value that is repeated has more than an op states."""
+    sizes = [*node.arguments["size"]]
+    more = len(sizes) - value.ndim
+    if any(size not in (-1, own) for size, own in zip(sizes, [1] * more + [*value.shape], strict=True)):
+        raise ValueError("a repeated constant")
+    return value.reshape([1] * more + [*value.shape])
+
+
 def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
     return value.reshape(node.arguments["size" if "size" in node.arguments else "shape"])
 
@@ -93,6 +102,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     **dict.fromkeys(RESHAPED, _reshaped),
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit", "native_batch_norm"), _standardised),
     **dict.fromkeys(("reshape_as", "view_as"), _plain(lambda value, other: value.reshape(other.shape))),
+    "expand": _expanded,
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
 }
 """What they give has no more numbers than they take, or than an op states (porter.filegraph.dataflow)."""

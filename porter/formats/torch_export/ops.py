@@ -64,6 +64,7 @@ READERS: Mapping[str, Reader] = {
     "instance_norm": arithmetic.read_instance_norm,
     **dict.fromkeys(("mm", "bmm", "matmul", "addmm"), arithmetic.read_product),
     "linear": arithmetic.read_linear,
+    "scaled_dot_product_attention": arithmetic.read_attention,
     "addcmul": arithmetic.read_scaled_sum,
     "where": arithmetic.read_where,
     "neg": arithmetic.read_negative,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,7 @@ def _read_graph(
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     rows, columns = only or (rows, columns)
     walk = begin(flow, Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns)), arrays)
+    walk.repeats = partial(_repeats, nodes)
     walk.tap = {source: name for name, source in program.given.items()}.get
     read_nodes(walk, lambda op: (lambda walk, node: foreign.get(node.name) or READERS[op](walk, node)) if op in READERS else None)
     found = walk.builder.finish(walk.ends(program.given[name] for name in program.outputs))
@@ -133,6 +135,14 @@ def _read_graph(
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
     found = replace(found, evaluated={names[name]: array for name, array in flow.evaluated.items()})
     return named(_with_own_names(found, names), titles(paths, {name: node.op for name, node in kept.items()}))
+
+
+def _repeats(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
+    """Whether an expand repeats its input's first axis only, or adds one."""
+    if node.op != "expand" or not node.sizes or not nodes[node.inputs[0][0]].sizes:
+        return False
+    own, before = node.sizes[0], (*nodes[node.inputs[0][0]].sizes, ())[node.inputs[0][1]]
+    return own[1:] == before[-len(own) + 1 :] and len(before) in (len(own) - 1, len(own)) and before[: -len(own) + 1] in ((), (1,))
 
 
 def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:

@@ -81,9 +81,7 @@ def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Any, of_
     sizes = [sizes[axis] for axis in CHANNELS_LAST] if of_map else sizes
     letters = "abcdefgh"[: len(sizes)]
     if any(size not in (1, own) for size, own in zip(sizes, value.shape[1:], strict=True)):
-        raise GraphError(
-            "Keras has no layer that stretches a value to an array", where=name, next="port it to torch or onnx"
-        )
+        raise GraphError("Keras has no layer that stretches a value to an array", where=name, next="port it to torch or onnx")
     held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1)
     equation = f"z{letters},{held}->z{letters}"
     return maker.layer("EinsumDense", name, equation=equation, output_shape=tuple(value.shape[1:]))(value)

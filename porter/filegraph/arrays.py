@@ -1,0 +1,204 @@
+"""What an op graph does with values that are neither maps nor features: tokens, heads, boxes. See porter.graph.ops.arrays.
+
+It is where the readers of moves and arithmetic go when no op of maps and features says what a file does. Each tensor becomes an
+array of its own axes first. Where an axis begins with the batch, what follows in it, such as windows, is an axis of its own before
+the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.views import LARGE, View
+from porter.filegraph.walk import Read, Walk
+from porter.graph import Add, AddArray, CropAxis, Join, MatMul, Merge, MultiplyArray, Op, ReduceAxis, Softmax, Tokens
+from porter.graph.ops import Function
+
+
+def place_in(view: View, place: int) -> int:
+    """The axis of the array at a place of its tensor, which is none of the batch."""
+    axes = view.axes or ()
+    return range(len(axes))[place] - 1 + (len(view.value.shape or ()) - len(axes) + 1)
+
+
+def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+    """Arrays one after the other along an axis; a stored one before an array of tokens gives it further tokens."""
+    values = [source for source in sources if walk.is_value(source)]
+    views = [walk.array(source) for source in values]
+    if any(view is None for view in views) or not views:
+        return f"{node.op} of values whose batch is moved"
+    found = [view for view in views if view is not None]
+    axis = place_in(found[0], place)
+    if range(len(found[0].axes or ()))[place] == 0:
+        return f"{node.op} along the batch"
+    if len(values) < len(sources):
+        if len(found) > 1 or axis or sources[-1] not in values:
+            return f"{node.op} with a constant"
+        return _with_tokens(walk, node, found[0], sources[:-1])
+    if len(found) == 1:
+        return found[0]
+    return like(walk, found[0], walk.builder.add(node.name, Join(axis), *(view.value for view in found)))
+
+
+def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]) -> Read:
+    value = view.value
+    for place, source in enumerate(reversed(stored), 1):
+        tensor = walk.flow.weights(walk.unrepeated(source))
+        sizes = tensor.shape if tensor is not None else ()
+        fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
+        if tensor is None or len(sizes) < 2 or not fits:
+            return f"{node.op} with a constant"
+        name = node.name if place == len(stored) else f"{node.name}:{place}"
+        value = walk.builder.add(name, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
+    return like(walk, view, value)
+
+
+def cut(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slice | int]) -> Read:
+    """As porter.filegraph.moves.cut, of an array; the batch may be another axis than the first."""
+    rank = len(whole.axes or ())
+    parts = {range(rank)[place]: part for place, part in parts.items()}
+    batch = next((place for place, axis in enumerate(whole.axes or ()) if any(piece.axis == "N" for piece in axis)), 0)
+    if batch:
+        order = [batch, *(place for place in range(rank) if place != batch)]
+        turned = whole.transposed(order)
+        found = cut(walk, node, name, turned, {order.index(place): part for place, part in parts.items()}) if turned else None
+        left = [place for place in order if not isinstance(parts.get(place), int)]
+        return found.transposed([left.index(place) for place in sorted(left)]) if isinstance(found, View) else found
+    view = walk.as_array(f"{name}:array", whole)
+    return _cut(walk, node, name, view, parts) if view is not None else None
+
+
+def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
+    found, links, gone = view, list[Op](), []
+    for place, part in sorted(parts.items()):
+        size = (view.sizes or ())[place]
+        cells = slice(part, part + 1 or None) if isinstance(part, int) else part
+        if isinstance(part, int):
+            gone.append(place)
+        if (cells.start or 0, cells.stop, cells.step or 1) == (0, None, 1) or (size < LARGE and range(size)[cells] == range(size)):
+            continue
+        if place == 0:
+            return f"{node.op} of the batch"
+        ends = _ends(cells, size)
+        if ends is None:
+            return f"{node.op} that depends on the size, or that turns an axis around"
+        links.append(CropAxis(place_in(view, place), *ends))
+    if links:
+        found = like(walk, view, walk.builder.chain(name, view.value, links))
+    return found.without(gone) if gone else found
+
+
+def _ends(cells: slice, size: int) -> tuple[int, int, int] | None:
+    """Cells that are left out before and after, and the step; None where they depend on a size that is open."""
+    if size < LARGE:
+        start, stop, step = cells.indices(size)
+        return None if step < 1 else (start, max(size - stop, 0), step)
+    start, stop, step = cells.start or 0, cells.stop, cells.step or 1
+    return None if start < 0 or step < 1 or (stop is not None and stop >= 0) else (start, -(stop or 0), step)
+
+
+def reduce(walk: Walk[N], node: N, view: View, function: Function, places: Collection[int], keep: bool) -> Read:
+    """A function along axes of an array, which stay with one cell if `keep`."""
+    gone = sorted({range(len(view.axes or ()))[place] for place in places}, reverse=True)
+    if not gone or gone[-1] == 0:
+        return f"{node.op} over the batch"
+    value = walk.builder.chain(node.name, view.value, [ReduceAxis(function, place_in(view, place)) for place in gone])
+    lead = len(view.value.shape or ()) - len(view.axes or ()) + 1
+    found = walk.views.led(value, lead)
+    return found.with_axes(gone[::-1]) if keep else found
+
+
+def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
+    """A softmax along any axis of an array: that axis becomes the last one, and goes back."""
+    whole = walk.view(source)
+    places = [*range(len(whole.axes or ()))]
+    last = places.pop(place)
+    turned = whole.transposed([*places, last])
+    view = walk.as_array(f"{node.name}:last", turned) if turned is not None else None
+    if view is None or last == 0:
+        return f"{node.op} over the batch"
+    found = like(walk, view, walk.builder.add(node.name, Softmax(), view.value))
+    places.append(last)
+    return found.transposed([places.index(axis) for axis in range(len(places))])
+
+
+def matmul(walk: Walk[N], node: N, sources: Sequence[Reference]) -> Read:
+    """The product of two values over their last two axes."""
+    first = walk.array(sources[0])
+    whole = walk.view(sources[1])
+    rank = len(whole.axes or ())
+    turned = whole.transposed([*range(rank - 2), rank - 1, rank - 2]) if rank > 2 else None
+    held = walk.settled_array(turned) if turned is not None else None  # what is turned in the file, is not turned again
+    second = held or walk.array(sources[1])
+    if first is None or second is None or len(first.axes or ()) != rank or rank < 3:
+        return f"{node.op} of values of different axes"
+    value = walk.builder.add(node.name, MatMul(held is not None), first.value, second.value)
+    return walk.views.led(value, len(value.shape or ()) - rank + 1)
+
+
+def attention(walk: Walk[N], node: N, sources: Sequence[Reference], mask: Reference | None, scale: float | None) -> Read:
+    """softmax(scale * q @ k^T + mask) @ v over the last two axes; the usual scale is one over the root of q's channels."""
+    query, key, value = (walk.array(source) for source in sources)
+    if query is None or key is None or value is None or not query.value.channels:
+        return f"{node.op} of values of different axes"
+    factor = scale if scale is not None else 1 / math.sqrt(query.value.channels)
+    scaled = walk.builder.affine(f"{node.name}:scale", query.value, (factor,), (0.0,))
+    scores = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled, key.value)
+    if mask is not None and walk.flow.is_value(mask):
+        added = walk.array(mask)
+        if added is None:
+            return f"{node.op} with a mask of other axes"
+        scores = walk.builder.add(f"{node.name}:mask", Add(), scores, added.value)
+    elif mask is not None:
+        masked = with_array(walk, f"{node.name}:mask", "Add", scores, mask)
+        if masked is None:
+            return f"{node.op} with a mask of other axes"
+        scores = masked
+    shares = walk.builder.add(f"{node.name}:shares", Softmax(), scores)
+    return like(walk, query, walk.builder.add(node.name, MatMul(), shares, value.value))
+
+
+def merge(walk: Walk[N], node: N, op: Merge, sources: Sequence[Reference]) -> Read:
+    """A sum or the like of arrays, of which some may have fewer axes or axes of one cell."""
+    whole = [walk.view(source) for source in sources]
+    rank = max(len(view.axes or ()) for view in whole)
+    wide = [view.with_axes(range(1, 1 + rank - len(view.axes))) if view.axes else None for view in whole]
+    views = [walk.as_array(f"{node.name}:{place}", view) if view else None for place, view in enumerate(wide)]
+    found = [view for view in views if view is not None]
+    if len(found) < len(views) or len({len(view.value.shape or ()) for view in found}) > 1:
+        return f"{node.op} of values of different axes"
+    value = walk.builder.add(node.name, op, *(view.value for view in found))
+    return walk.views.led(value, len(value.shape or ()) - rank + 1)
+
+
+def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
+    """A value, whose axes are its tensor's, and a stored array; None where it does not fit."""
+    tensor, rank = walk.flow.weights(other), len(value.shape or ())
+    shape = walk.flow.shape(other) if tensor is not None else None
+    if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
+        return None
+    sizes, stored = (*[1] * (rank - len(shape)), *shape), tensor.name
+    if len(sizes) > rank and set(sizes[: len(sizes) - rank]) == {1}:
+        sizes = sizes[len(sizes) - rank :]
+    if len(sizes) != rank:
+        return None
+    if kind in ("Sub", "Div"):
+        array = walk.flow.constants.array(stored) if stored not in walk.flow.evaluated else walk.flow.evaluated[stored]
+        stored, wide = f"{name}:array", np.asarray(array, np.float64)
+        with np.errstate(divide="ignore"):
+            walk.flow.evaluated[stored] = -wide if kind == "Sub" else 1 / wide
+        if not np.isfinite(walk.flow.evaluated[stored]).all():
+            return None
+    op = AddArray(sizes) if kind in ("Add", "Sub") else MultiplyArray(sizes)
+    return walk.builder.add(name, op, value, tensors={"value": Stored(stored)})
+
+
+def like(walk: Walk[N], view: View, value: Value) -> View:
+    """An array of the same axes as another one, as its tensor holds it."""
+    return walk.views.led(value, len(view.value.shape or ()) - len(view.axes or ()) + 1)
