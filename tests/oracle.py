@@ -7,6 +7,7 @@ calls porter's own arithmetic.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
@@ -14,10 +15,20 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Graph, LocalResponseNorm, MaxPool, Op
+from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Graph, LocalResponseNorm, MaxPool, Op, Rearrange
 from tests.padding.windows import divisors, lay
 
 Tensors = Mapping[str, Array]
+
+
+class OfAxes(np.ndarray):
+    """The value of an array, whose channels are its last axis; other values are maps and features."""
+
+
+def _axis(x: Array) -> int:
+    """The axis of the channels."""
+    return x.ndim - 1 if isinstance(x, OfAxes) else 1
+
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
@@ -33,9 +44,9 @@ def evaluate(graph: Graph, tensors: Mapping[str, Tensors], batch: Array) -> dict
 def apply(op: Op, tensors: Tensors, *inputs: Array) -> Array:
     """The value of one op."""
     exact = {role: array.astype(np.float64) for role, array in tensors.items()}
-    if op.name in _OF_VALUES:
-        return _OF_VALUES[op.name](op, *inputs)
-    return _OF_TENSORS[op.name](op, exact, *inputs)
+    found = np.asarray(_OF_VALUES[op.name](op, *inputs) if op.name in _OF_VALUES else _OF_TENSORS[op.name](op, exact, *inputs))
+    of_axes = not op.map if isinstance(op, Rearrange) else any(isinstance(x, OfAxes) for x in inputs)
+    return found.view(OfAxes) if of_axes and found.ndim > 2 else found
 
 
 def _taps(op: Conv | MaxPool | AvgPool, x: Array, fill: float) -> Array:
@@ -90,7 +101,7 @@ def _crop(x: Array, top: int, bottom: int, left: int, right: int) -> Array:
 
 def _each(vector: Array, x: Array) -> Array:
     """A number for each channel, in the form of `x`."""
-    return vector.reshape(1, -1, *[1] * (x.ndim - 2))
+    return vector if isinstance(x, OfAxes) else vector.reshape(1, -1, *[1] * (x.ndim - 2))
 
 
 def _shifted(x: Array, vector: Array | None) -> Array:
@@ -106,8 +117,8 @@ def _batch_norm(op: Any, tensors: Tensors, x: Array) -> Array:
 
 
 def _layer_norm(op: Any, tensors: Tensors, x: Array) -> Array:
-    spread = ((x - x.mean(1, keepdims=True)) ** 2).mean(1, keepdims=True)
-    return _scaled((x - x.mean(1, keepdims=True)) / np.sqrt(spread + op.epsilon), tensors)
+    apart = x - x.mean(_axis(x), keepdims=True)
+    return _scaled(apart / np.sqrt((apart**2).mean(_axis(x), keepdims=True) + op.epsilon), tensors)
 
 
 def _group_norm(op: Any, tensors: Tensors, x: Array) -> Array:
@@ -141,8 +152,38 @@ def _gelu(op: Any, x: Array) -> Array:
 
 
 def _softmax(x: Array) -> Array:
-    powers = np.exp(x - x.max(1, keepdims=True))
-    return powers / powers.sum(1, keepdims=True)
+    powers = np.exp(x - x.max(_axis(x), keepdims=True))
+    return powers / powers.sum(_axis(x), keepdims=True)
+
+
+def _rearranged(op: Any, x: Array) -> Array:
+    """By einsum's letters, one for each part of an axis."""
+    before, after = (re.findall(r"\([^)]*\)|\S+", side) for side in op.pattern.split("->"))
+    sizes: dict[str, int] = {}
+    for size, axis in zip(x.shape[1:], before, strict=True):
+        stated = [(name, int(number or 0)) for name, _, number in (part.partition("=") for part in axis.strip("()").split())]
+        rest = size // math.prod(number for _, number in stated if number)
+        sizes |= {name: number or rest for name, number in stated}
+    letters = {name: chr(ord("a") + place) for place, name in enumerate(sizes)}
+    order = [name for axis in after for name in axis.strip("()").split()]
+    moved = np.einsum(
+        f"Z{''.join(letters.values())}->Z{''.join(letters[name] for name in order)}", np.asarray(x).reshape(len(x), *sizes.values())
+    )
+    shape = [math.prod(sizes[name] for name in axis.strip("()").split()) for axis in after]
+    return moved.reshape(len(x), *shape)
+
+
+def _cropped(op: Any, x: Array) -> Array:
+    return np.take(x, range(op.before, x.shape[1 + op.axis] - op.after, op.step), 1 + op.axis)
+
+
+def _reduced(op: Any, x: Array) -> Array:
+    functions = {"mean": np.mean, "max": np.max, "norm": lambda x, axis: np.sqrt((x**2).sum(axis))}
+    return functions[op.function](x, 1 + op.axis)
+
+
+def _with_tokens(x: Array, tokens: Array) -> Array:
+    return np.concatenate([np.stack([tokens] * len(x)), x], 1)
 
 
 def _shuffle(op: Any, x: Array) -> Array:
@@ -172,6 +213,9 @@ _OF_TENSORS: dict[str, Callable[..., Array]] = {
     "layer_norm": _layer_norm,
     "group_norm": _group_norm,
     "channel_scale": lambda op, tensors, x: _scaled(x, tensors),
+    "add_array": lambda op, tensors, x: x + tensors["value"],
+    "multiply_array": lambda op, tensors, x: x * tensors["value"],
+    "tokens": lambda op, tensors, x: _with_tokens(x, tensors["value"]),
     "prelu": lambda op, tensors, x: np.where(x >= 0, x, _each(tensors["alpha"], x) * x),
 }
 
@@ -215,5 +259,10 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "slice_channels": lambda op, x: x[:, list(range(op.start, op.stop, op.step))],
     "channel_shuffle": _shuffle,
     "depth_to_space": _depth_to_space,
+    "rearrange": _rearranged,
+    "matmul": lambda op, first, second: first @ (second.swapaxes(-1, -2) if op.transpose else second),
+    "join": lambda op, *values: np.concatenate(values, 1 + op.axis),
+    "crop_axis": _cropped,
+    "reduce_axis": _reduced,
     "upsample": lambda op, x: x.repeat(op.rows, 2).repeat(op.columns, 3),
 }

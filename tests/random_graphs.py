@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,11 @@ from porter.base.errors import GraphError, PaddingError
 from porter.graph import (
     INPUT,
     OPS,
+    AddArray,
     Affine,
     AsMap,
     AvgPool,
+    Axes,
     BatchNorm,
     ChannelScale,
     ChannelShuffle,
@@ -24,6 +27,7 @@ from porter.graph import (
     Conv,
     ConvTranspose,
     Crop,
+    CropAxis,
     Dense,
     DepthToSpace,
     Divide,
@@ -36,22 +40,29 @@ from porter.graph import (
     Graph,
     GroupNorm,
     HardSigmoid,
+    Join,
     LayerNorm,
     LeakyRelu,
     LocalResponseNorm,
+    MatMul,
     MaxPool,
+    MultiplyArray,
     Node,
     Op,
     PadChannels,
     PadMap,
+    Rearrange,
     Reduce,
+    ReduceAxis,
     Shape,
     SliceChannels,
     ThresholdedRelu,
+    Tokens,
     Upsample,
+    channels_in,
 )
 from porter.padding import LOWEST, Capabilities, Convention, Window, realise
-from tests.oracle import apply
+from tests.oracle import OfAxes, apply
 
 LARGEST_SIDE, LARGEST_CHANNELS, LARGEST_FEATURES = 14, 16, 400
 SMALLEST_VALUE, LARGEST_VALUE, SMALLEST_DIVISOR = 1e-2, 1e4, 0.1
@@ -111,14 +122,18 @@ def samples(
     destinations = destinations or (CAPABLE,)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     channels, rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 11)), draw(st.integers(1, 11))
+    opens: dict[str, Shape] = {INPUT: (channels, None, None)}
     values = {INPUT: random.normal(random.normal(0, 0.5, (1, channels, 1, 1)), 2, (IMAGES, channels, rows, columns))}
     nodes: list[Node] = []
     tensors: dict[str, dict[str, Array]] = {}
     for _ in range(draw(st.integers(least, most))):
         name = draw(st.sampled_from([name for name in ops if _candidates(OPS[name], values)]))
-        paths = _inputs(draw, OPS[name], values)
-        op = _op(draw, OPS[name], _shape(values[paths[0]]))
+        op, paths = _inputs(draw, OPS[name], values)
         if not _fits(op, [_shape(values[path]) for path in paths], destinations):
+            continue
+        try:
+            wide = op.shape(*(opens[path] for path in paths))
+        except GraphError:  # channels that depend on the input's size
             continue
         path = f"{name}_{len(nodes)}"
         inputs = [values[source] for source in paths]
@@ -128,7 +143,7 @@ def samples(
         value = apply(op, own, *inputs)
         if not (_ordinary(value) or isinstance(op, PadMap)):
             continue
-        values[path], tensors = value, tensors | ({path: own} if own else {})
+        opens[path], values[path], tensors = wide, value, tensors | ({path: own} if own else {})
         nodes.append(Node(path, op, paths))
     if not nodes:
         nodes, values["identity"] = [Node("identity", OPS["identity"](), (INPUT,))], values[INPUT]
@@ -144,42 +159,52 @@ def _ordinary(value: Array) -> bool:
     return bool(size == 0 or SMALLEST_VALUE <= size <= LARGEST_VALUE)
 
 
-def _shape(value: Array) -> tuple[int, ...]:
-    return value.shape[1:]
+def _shape(value: Array) -> Shape:
+    return Axes(value.shape[1:]) if isinstance(value, OfAxes) and value.ndim > 2 else value.shape[1:]
 
 
 def _fits(op: Op, inputs: Sequence[Shape], destinations: Sequence[Capabilities]) -> bool:
     try:
-        channels, *size = op.shape(*inputs)
+        found = op.shape(*inputs)
+        channels, *size = found
         if op.site is not None:
             _, rows, columns = inputs[0]
             for capabilities in destinations:
                 realise(op.site, (rows, columns), capabilities)
     except (GraphError, PaddingError):
         return False
+    if isinstance(found, Axes):
+        return math.prod(n or 0 for n in found) <= LARGEST_FEATURES
     return channels <= (LARGEST_CHANNELS if size else LARGEST_FEATURES) and all(n <= LARGEST_SIDE for n in size)
 
 
 def _candidates(kind: type[Op], values: Mapping[str, Array]) -> list[str]:
     """Values that an op of `kind` may take; only a max pool takes pads of -inf."""
-    rank = {Dense: 2, AsMap: 2}.get(kind, 4 if kind in _OVER_MAPS else None)
-    return [path for path, value in values.items() if rank in (None, value.ndim) and (kind is MaxPool or np.isfinite(value).all())]
+    rank = {AsMap: 2}.get(kind, 4 if kind in _OVER_MAPS else None)
+    finite = {path: value for path, value in values.items() if kind is MaxPool or np.isfinite(value).all()}
+    if kind in _OVER_ARRAYS:
+        return [path for path, value in finite.items() if isinstance(value, OfAxes)]
+    if kind is Dense:
+        return [path for path, value in finite.items() if isinstance(value, OfAxes) or value.ndim == 2]
+    return [path for path, value in finite.items() if rank is None or (value.ndim == rank and not isinstance(value, OfAxes))]
 
 
-def _inputs(draw: st.DrawFn, kind: type[Op], values: Mapping[str, Array]) -> tuple[str, ...]:
-    """Inputs of an op of `kind`, of which recent ones are likelier."""
+def _inputs(draw: st.DrawFn, kind: type[Op], values: Mapping[str, Array]) -> tuple[Op, tuple[str, ...]]:
+    """An op of `kind` and its inputs, of which recent ones are likelier."""
     found = _candidates(kind, values)
     first = found[-1 - min(draw(st.sampled_from([0, 0, 0, 1, 2, 5])), len(found) - 1)]
+    op = _op(draw, kind, _shape(values[first]))
     if not kind.several:
-        return (first,)
-    others = [path for path in found if _fits(kind(), [_shape(values[first]), _shape(values[path])], ())]
-    return (first, *draw(st.lists(st.sampled_from(others or [first]), min_size=1, max_size=2)))
+        return op, (first,)
+    others = [path for path in found if _fits(op, [_shape(values[first]), _shape(values[path])], ())]
+    return op, (first, *draw(st.lists(st.sampled_from(others or [first]), min_size=1, max_size=2)))
 
 
 def _calibrated(random: np.random.Generator, op: Op, inputs: list[Array]) -> dict[str, Array]:
     """Tensors under which values neither fade nor explode, with norms of about what arrives."""
     tensors = {
-        role: random.normal(1 if role == "gamma" else 0, 0.4, shape) for role, shape in op.tensors(inputs[0].shape[1]).items()
+        role: random.normal(1 if role == "gamma" else 0, 0.4, shape)
+        for role, shape in op.tensors(channels_in(_shape(inputs[0]))).items()
     }
     if "variance" in tensors:
         axes = (0, *range(2, inputs[0].ndim))
@@ -214,6 +239,31 @@ def _convention(draw: st.DrawFn, kind: type[Op]) -> Convention:
     fill = draw(st.sampled_from([LOWEST, 0.0, -0.7, 0.7])) if kind is MaxPool else 0.0
     average = draw(st.sampled_from(["real_cells", "full_window", "clipped_window"])) if kind is AvgPool else "real_cells"
     return Convention(rule, pads, fill, average, draw(st.sampled_from(["floor", "ceil", "full"])))
+
+
+def _pattern(draw: st.DrawFn, shape: Shape) -> str:
+    """The axes in another order, one of them split, and some joined."""
+    names = [[letter] for letter in "pqrstu"[: len(shape)]]
+    place = draw(st.integers(0, len(shape) - 1))
+    size = draw(st.sampled_from([n for n in range(1, (shape[place] or 1) + 1) if (shape[place] or 1) % n == 0]))
+    sides = [f"({letters[0]} v={size})" if axis == place else letters[0] for axis, letters in enumerate(names)]
+    order = draw(st.permutations([*(letters[0] for letters in names), "v"]))
+    cuts = sorted(draw(st.sets(st.integers(1, len(order)))) | {len(order)})
+    axes = [order[start:end] for start, end in zip([0, *cuts], cuts, strict=False)]
+    return f"{' '.join(sides)} -> {' '.join('(' + ' '.join(axis) + ')' for axis in axes)}"
+
+
+def _rearrange(draw: st.DrawFn, shape: Shape) -> Op:
+    pattern = _pattern(draw, shape)
+    return Rearrange(pattern, pattern.partition("->")[2].count("(") == 3 and draw(st.booleans()))
+
+
+def _crop_axis(draw: st.DrawFn, shape: Shape) -> Op:
+    return CropAxis(draw(st.integers(0, len(shape) - 1)), draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2)))
+
+
+def _sizes(draw: st.DrawFn, shape: Shape) -> tuple[int, ...]:
+    return tuple(draw(st.sampled_from([size or 1, 1])) for size in shape)
 
 
 def _grouped(draw: st.DrawFn, channels: int) -> tuple[int, int]:
@@ -286,11 +336,22 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     SliceChannels: _slice,
     OPS["channel_shuffle"]: lambda draw, shape: ChannelShuffle(_divisor(draw, shape[0])),
     DepthToSpace: lambda draw, shape: DepthToSpace(draw(st.sampled_from(_blocks(shape[0]))), draw(st.sampled_from(["DCR", "CRD"]))),
+    Rearrange: _rearrange,
+    MatMul: lambda draw, _: MatMul(draw(st.booleans())),
+    Join: lambda draw, shape: Join(draw(st.integers(0, len(shape) - 1))),
+    CropAxis: _crop_axis,
+    ReduceAxis: lambda draw, shape: ReduceAxis(
+        draw(st.sampled_from(["mean", "max", "norm"])), draw(st.integers(0, len(shape) - 1))
+    ),
+    AddArray: lambda draw, shape: AddArray(_sizes(draw, shape)),
+    MultiplyArray: lambda draw, shape: MultiplyArray(_sizes(draw, shape)),
+    Tokens: lambda draw, _: Tokens(draw(st.integers(1, 2))),
     Upsample: lambda draw, _: Upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
 }
 """Ops with attributes; the others have one form."""
 
 _OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce, LocalResponseNorm, Flatten}
+_OVER_ARRAYS = {MatMul, Join, CropAxis, ReduceAxis, Tokens}
 _OVER_MAPS |= {PadMap, ExtendMap, Crop, ChannelShuffle, DepthToSpace, Upsample}
 
 

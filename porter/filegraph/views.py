@@ -274,11 +274,14 @@ class Views:
         placed = sorted((piece for axis in axes for piece in axis), key=lambda piece: -piece.stride)
         if max(len(placed), len(axes), len(whole)) > MOST_AXES:
             return None
-        split, names = list[list[str]](), dict[Piece, str]()
+        split, names, channels = list[list[str]](), dict[Piece, str](), self._channels(view.value).axis
+        becoming = () if of_map else axes[-1] if axes else ()
         for letter in (each.axis for each in whole):
             parts = [piece for piece in placed if piece.axis == letter]
             names |= {piece: letter.lower() + (str(place) if len(parts) > 1 else "") for place, piece in enumerate(parts)}
-            split.append([names[piece] + (f"={piece.size}" if place else "") for place, piece in enumerate(parts)])
+            # The number of channels is known at any size of the input.
+            sized = letter != channels and any(piece in becoming and piece.size < LARGE for piece in parts)
+            split.append([names[piece] + (f"={piece.size}" if place or sized else "") for place, piece in enumerate(parts)])
         joined = [[names[piece] for piece in axis] for axis in axes]
         return Rearrange(" -> ".join(" ".join(map(_written, side)) for side in (split, joined)), of_map)
 

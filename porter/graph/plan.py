@@ -38,7 +38,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         GraphError: `size` is free, and a node takes maps of one size only.
     """
     size = ANY if None in size else size
-    fixed = _fixed(graph)
+    fixed = _fixed(graph, capabilities)
     if fixed is not None and size == ANY:
         raise GraphError(
             f"{fixed.op.words} fixes the input's size", where=fixed.path, next="give --input-size the model's own size"
@@ -60,16 +60,18 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
     return Plan(graph, realisations, (rows, columns))
 
 
-def _fixed(graph: Graph) -> Node | None:
-    """The first node that takes maps of one size only, although the input's size decides it: it flattens them, or it joins them
-    with values of a size that the input does not decide."""
+def _fixed(graph: Graph, capabilities: Capabilities) -> Node | None:
+    """The first node that takes maps of one size only, although the input's size decides it: it flattens them, it joins them with
+    values of a size that the input does not decide, or the destination rearranges values of one size only."""
     known = shapes(graph, ANY)
-    return next((node for node in graph.nodes if _fixes(node.op, [known[path] for path in node.inputs])), None)
+    return next((node for node in graph.nodes if _fixes(node.op, [known[path] for path in node.inputs], capabilities)), None)
 
 
-def _fixes(op: Op, inputs: Sequence[Shape]) -> bool:
-    if isinstance(op, Flatten) or (isinstance(op, Rearrange) and len(op.moves.joined) == 1):
+def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
+    if isinstance(op, Flatten):
         return None in inputs[0]
+    if isinstance(op, Rearrange):
+        return op.fixes(inputs[0]) or (not capabilities.open_reshapes and op.open_sizes(inputs[0]) > 1)
     stretched = {1} if isinstance(op, Merge | OfArray | MatMul) else set()
     if isinstance(op, OfArray):
         inputs = (*inputs, op.sizes)

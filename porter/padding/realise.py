@@ -66,6 +66,7 @@ class Capabilities:
         dynamic: rules that a pad layer can compute at run time.
         dilated_pools: the kinds of pool that take a dilation.
         dilated_strides: a convolution may be strided and dilated at once.
+        open_reshapes: a reshape may leave several sizes open.
     """
 
     symmetric: bool
@@ -78,6 +79,7 @@ class Capabilities:
     dynamic: tuple[Computed, ...]
     dilated_pools: tuple[SiteKind, ...]
     dilated_strides: bool
+    open_reshapes: bool = True
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from porter.base.errors import GraphError
 from porter.formats.onnx import plain
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.graph import Node, Op, ops
@@ -217,40 +216,49 @@ def _dense(maker: NodeMaker, node: Node, op: ops.Dense) -> None:
 def _rearrange(maker: NodeMaker, node: Node, op: ops.Rearrange) -> None:
     path, (source,), moves = node.path, node.inputs, op.moves
     parts = moves.parts(maker.shapes[source])
-    split = [[parts[name] for name, _ in axis] for axis in moves.split]
-    joined = [[parts[name] for name in axis] for axis in moves.joined]
-    steps: list[tuple[str, Mapping[str, Any], Sequence[int]]] = []
-    if any(len(axis) != 1 for axis in split):
-        steps.append(("Reshape", {}, _sizes(path, [(size, len(axis) == 1) for axis in split for size in axis])))
-    if moves.order != tuple(sorted(moves.order)):
-        steps.append(("Transpose", {"perm": (0, *(1 + place for place in moves.order))}, ()))
-    if any(len(axis) != 1 for axis in joined):
-        wanted = [(None if None in axis else math.prod(size or 0 for size in axis), len(axis) == 1) for axis in joined]
-        steps.append(("Reshape", {}, _sizes(path, wanted)))
-    for place, (kind, attributes, sizes) in enumerate(steps or [("Identity", {}, ())], 1):
-        name = path if place >= len(steps) else maker.name(f"{path}_{kind.lower()}")
-        shape = [maker.integers(f"{name}.sizes", *sizes)] if sizes else []
-        source = maker.node(kind, name, source, *shape, **attributes)
+    turned = moves.order != tuple(sorted(moves.order))
+    split, joined = any(len(axis) != 1 for axis in moves.split), any(len(axis) != 1 for axis in moves.joined)
+    last = "joined" if joined else "turned" if turned else "split"
+
+    def name(step: str) -> str:
+        return path if step == last else maker.name(f"{path}_{step}")
+
+    if split:
+        others = [math.prod(size or 1 for _, size in axis) for axis in moves.split]
+        cells = [(parts[part], [place], others[place]) for place, axis in enumerate(moves.split) for part, _ in axis]
+        source = _reshape(maker, name("split"), source, cells)
+    if turned:
+        source = maker.node("Transpose", name("turned"), source, perm=(0, *(1 + place for place in moves.order)))
+    if joined:
+        places = iter(range(len(moves.names)))
+        axes = [([parts[part] for part in axis], [next(places) for _ in axis]) for axis in moves.joined]
+        wide = [(None if None in sizes else math.prod(size or 0 for size in sizes), own, 1) for sizes, own in axes]
+        source = _reshape(maker, name("joined"), source, wide)
+    if not (split or turned or joined):
+        maker.node("Identity", path, source)
 
 
-def _sizes(path: str, axes: Sequence[tuple[int | None, bool]]) -> list[int]:
-    """What a Reshape takes: a size, or 0 for an axis that is where it was, as the batch is; and -1 for what is left.
+def _reshape(maker: NodeMaker, name: str, source: str, axes: Sequence[tuple[int | None, Sequence[int], int]]) -> str:
+    """A Reshape of all axes but the batch, which it copies.
 
     Args:
-        axes: the size of each axis of the result, None where it is open, and whether it is an axis of the value.
-
-    Raises:
-        GraphError: two open sizes would be left.
+        axes: the size of each axis of the result; where it is open, the axes of the value whose product it is, and by what that is
+            divided.
     """
-    found, kept = [0], True
-    for size, whole in axes:
-        kept = kept and whole
-        found.append(size if size is not None else 0 if kept else -1)
-    if found.count(-1) > 1:
-        raise GraphError(
-            "ONNX says this rearrangement of two open sizes for one input size only", where=path, next="give an --input-size"
+    if sum(size is None for size, _, _ in axes) < 2:
+        return maker.node(
+            "Reshape", name, source, maker.integers(f"{name}.sizes", 0, *(-1 if n is None else n for n, _, _ in axes))
         )
-    return found
+    shape, sizes = maker.node("Shape", maker.name(f"{name}_shape"), source), [maker.integers(f"{name}.batch", 0)]
+    for size, places, others in axes:
+        if size is not None:
+            sizes.append(maker.integers(f"{name}.size", size))
+            continue
+        own = [maker.cut(maker.name(f"{name}_size"), shape, (1 + place,), (2 + place,), (0,)) for place in places]
+        whole = reduce(lambda first, second: maker.node("Mul", maker.name(f"{name}_cells"), first, second), own)
+        divisor = [maker.integers(f"{name}.others", others)] if others > 1 else []
+        sizes.append(maker.node("Div", maker.name(f"{name}_part"), whole, *divisor) if divisor else whole)
+    return maker.node("Reshape", name, source, maker.node("Concat", maker.name(f"{name}_sizes"), *sizes, axis=0))
 
 
 def _matmul(maker: NodeMaker, node: Node, op: ops.MatMul) -> None:

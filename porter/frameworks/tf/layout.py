@@ -31,8 +31,9 @@ CAPABILITIES = Capabilities(
     dynamic=(),
     dilated_pools=(),
     dilated_strides=False,
+    open_reshapes=False,
 )
-"""Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation."""
+"""Keras 3's layers have only `valid` and `same`; Conv2D refuses a stride together with a dilation; a Reshape finds one size."""
 
 COUNTER_NAMES: Mapping[str, str] = {
     "Conv2D": "conv2d",

@@ -12,7 +12,7 @@ from typing import Annotated
 from porter.base.errors import GraphError
 from porter.graph.ops.joins import alike, known_size, stretched
 from porter.graph.ops.kinds import Count, Flag, Function, Kind, Sizes, Whole
-from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, array_shape, expect_array, shape_text
+from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, array_shape, expect_array, expect_known_channels, shape_text
 
 MOST_AXES = 8
 _GROUP = re.compile(r"\(([^()]*)\)|(\S+)")
@@ -97,12 +97,27 @@ class Rearrange(KeepsSign, name="rearrange"):
     """The numbers of a value along other axes, as einops writes it: `c h w -> (h w) c` makes a map an array of its cells.
 
     Axes in brackets are parts of one axis, outermost first. A split axis has the sizes of its parts in place, and may leave out
-    one: `(k=4 c) h w -> k h w c`. `()` is an axis of one cell. With `map` the result is a map (channels, rows, columns), otherwise
-    it is an array, or features where it has one axis.
+    one: `(k=4 c) h w -> k h w c`. What becomes part of an array's channels has its size: `(t=49) c -> c t`. `()` is an axis of one
+    cell. With `map` the result is a map (channels, rows, columns), otherwise it is an array, or features where it has one axis.
     """
 
     pattern: Pattern
     map: Flag = False
+
+    def fixes(self, shape: Shape) -> bool:
+        """Whether a pattern states the size of an axis that is open, or an open size would be that of features."""
+        stated = any(
+            size is None and all(part is not None for _, part in axis) for size, axis in zip(shape, self.moves.split, strict=True)
+        )
+        return stated or (len(self.moves.joined) == 1 and None in shape)
+
+    def open_sizes(self, shape: Shape) -> int:
+        """How many sizes are open in a reshape that splits axes, or in one that joins them; the larger number."""
+        moves = self.moves
+        parts = moves.parts(shape)
+        split = [parts[name] for name in moves.names] if any(len(axis) != 1 for axis in moves.split) else []
+        joined = [_product([parts[name] for name in axis]) for axis in moves.joined if any(len(axis) != 1 for axis in moves.joined)]
+        return max(split.count(None), joined.count(None))
 
     @property
     def moves(self) -> Moves:
@@ -205,6 +220,8 @@ class OfArray(Op):
     def shape(self, *inputs: Shape) -> Shape:
         shape = inputs[0]
         found = stretched([shape, self.sizes])
+        if math.prod(self.sizes) == 1:
+            raise GraphError("an array of one number is no array", next="use an affine")
         if found is None:
             raise GraphError(f"an array of {shape_text(self.sizes)} does not fit {shape_text(shape)}")
         return type(shape)(found)
@@ -230,7 +247,7 @@ class Tokens(Op, name="tokens"):
     count: Count
 
     def shape(self, *inputs: Shape) -> Shape:
-        shape = expect_array(inputs[0])
+        shape = expect_known_channels(expect_array(inputs[0]))
         if len(shape) != 2:
             raise GraphError(f"expected tokens x channels, got {shape_text(shape)}", next="put a rearrange before it")
         return array_shape((None if shape[0] is None else shape[0] + self.count, shape[1]))

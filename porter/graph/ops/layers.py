@@ -17,6 +17,7 @@ from porter.graph.ops.op import (
     Tensors,
     bias,
     expect_channels,
+    expect_known_channels,
     expect_map,
     expect_rank,
     shape_text,
@@ -34,7 +35,7 @@ class Dense(Op, name="dense"):
     def shape(self, *inputs: Shape) -> Shape:
         if not isinstance(inputs[0], Axes):
             expect_rank(inputs[0], 1)
-        return with_channels(inputs[0], self.units)
+        return with_channels(expect_known_channels(inputs[0]), self.units)
 
     def tensors(self, channels: int) -> Tensors:
         return {"kernel": (self.units, channels), **bias(self.bias, self.units)}
@@ -69,6 +70,9 @@ class LayerNorm(Op, name="layer_norm"):
     epsilon: Share
     scale: Flag = True
     center: Flag = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return expect_known_channels(inputs[0])
 
     def tensors(self, channels: int) -> Tensors:
         return _trained(self.scale, self.center, channels)

@@ -144,6 +144,16 @@ def expect_channels(*shapes: Shape) -> Shape:
     return shapes[0]
 
 
+def expect_known_channels(shape: Shape) -> Shape:
+    """For ops with tensors: the channels of an array are no size of the input."""
+    if shape[-1] is None and isinstance(shape, Axes):
+        raise GraphError(
+            f"the channels of {shape_text(shape)} depend on the input's size",
+            next="state that axis in the rearrange before it, such as `(h=14)`",
+        )
+    return shape
+
+
 def expect_array(shape: Shape) -> Shape:
     if not isinstance(shape, Axes):
         raise GraphError(f"expected an array, got {shape_text(shape)}", next="put a rearrange before it")
