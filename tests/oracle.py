@@ -263,6 +263,9 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "matmul": lambda op, first, second: first @ (second.swapaxes(-1, -2) if op.transpose else second),
     "join": lambda op, *values: np.concatenate(values, 1 + op.axis),
     "crop_axis": _cropped,
+    "pad_axis": lambda op, x: np.pad(
+        x, [(op.before, op.after) if axis == 1 + op.axis else (0, 0) for axis in range(x.ndim)], constant_values=op.fill
+    ),
     "reduce_axis": _reduced,
     "upsample": lambda op, x: x.repeat(op.rows, 2).repeat(op.columns, 3),
 }

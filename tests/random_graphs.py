@@ -49,6 +49,7 @@ from porter.graph import (
     MultiplyArray,
     Node,
     Op,
+    PadAxis,
     PadChannels,
     PadMap,
     Rearrange,
@@ -340,6 +341,9 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     MatMul: lambda draw, _: MatMul(draw(st.booleans())),
     Join: lambda draw, shape: Join(draw(st.integers(0, len(shape) - 1))),
     CropAxis: _crop_axis,
+    PadAxis: lambda draw, shape: PadAxis(
+        draw(st.integers(0, len(shape) - 1)), draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(_NUMBER)
+    ),
     ReduceAxis: lambda draw, shape: ReduceAxis(
         draw(st.sampled_from(["mean", "max", "norm"])), draw(st.integers(0, len(shape) - 1))
     ),
@@ -351,7 +355,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
 """Ops with attributes; the others have one form."""
 
 _OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce, LocalResponseNorm, Flatten}
-_OVER_ARRAYS = {MatMul, Join, CropAxis, ReduceAxis, Tokens}
+_OVER_ARRAYS = {MatMul, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
 _OVER_MAPS |= {PadMap, ExtendMap, Crop, ChannelShuffle, DepthToSpace, Upsample}
 
 

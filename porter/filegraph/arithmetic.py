@@ -72,7 +72,8 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
 
 
 def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
-    found = walk.together(_unstretched(walk, sources))
+    sources = _unstretched(walk, sources)
+    found = walk.together(sources)
     if found is None and kind in _OF_VALUES:
         return arrays.merge(walk, node, _OF_VALUES[kind], sources)
     if found is None:
@@ -193,6 +194,7 @@ def batch_norm(
         momentum: as in torch; 0 where the file does not state it.
     """
     view = walk.by_cell(source, walk.views.channels_place)
+    view = arrays.as_cells(walk, f"{node.name}:cells", view) or view
     names = _vectors(walk, view, tensors)
     if names is None:
         return None

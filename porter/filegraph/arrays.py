@@ -17,7 +17,21 @@ from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import LARGE, View
 from porter.filegraph.walk import Read, Walk
-from porter.graph import Add, AddArray, CropAxis, Join, MatMul, Merge, MultiplyArray, Op, ReduceAxis, Softmax, Tokens
+from porter.graph import (
+    Add,
+    AddArray,
+    CropAxis,
+    Join,
+    MatMul,
+    Merge,
+    MultiplyArray,
+    Op,
+    PadAxis,
+    Rearrange,
+    ReduceAxis,
+    Softmax,
+    Tokens,
+)
 from porter.graph.ops import Function
 
 
@@ -103,6 +117,56 @@ def _ends(cells: slice, size: int) -> tuple[int, int, int] | None:
     return None if start < 0 or step < 1 or (stop is not None and stop >= 0) else (start, -(stop or 0), step)
 
 
+def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -> Read:
+    """The cells of axes moved on, those at the end to the start."""
+    view = walk.array(source)
+    if view is None or view.axes is None or view.sizes is None:
+        return None
+    value = view.value
+    for place, shift in sorted((range(len(view.axes))[place], shift) for place, shift in shifts.items()):
+        axis, size = place_in(view, place), view.sizes[place]
+        if place == 0:
+            return f"{node.op} of the batch"
+        if size >= LARGE:
+            return f"{node.op} of an axis of open size"
+        if not shift % size:
+            continue
+        last = walk.builder.add(f"{node.name}:last", CropAxis(axis, size - shift % size, 0), value)
+        first = walk.builder.add(f"{node.name}:first", CropAxis(axis, 0, shift % size), value)
+        value = walk.builder.add(node.name, Join(axis), last, first)
+    return like(walk, view, value)
+
+
+def as_cells(walk: Walk[N], name: str, view: View) -> View | None:
+    """An array as a map that has its channels, and its other axes as rows."""
+    sizes = view.sizes
+    if sizes is None or view.axes is None or not walk.views.has_channels(view, -1) or not view.value.is_array:
+        return None
+    letters = "abcdefgh"[: len(view.value.shape or ())]
+    stated = [*(view.value.shape or ())]
+    if None in stated[1:-1]:
+        return None
+    before = " ".join([letters[0], *letters[1:]])
+    pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
+    cells = walk.builder.add(name, Rearrange(pattern, True), view.value)
+    whole = walk.views.of(cells).transposed((0, 2, 3, 1) if walk.views.builder.order == "CHW" else (0, 1, 2, 3))
+    return whole and whole.reshaped(sizes)
+
+
+def pad(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
+    """Cells of a number before and after those of axes; negative amounts cut some off."""
+    rank, links = len(view.axes or ()), list[Op]()
+    for place, (before, after) in sorted((range(rank)[place], pair) for place, pair in pairs.items() if any(pair)):
+        axis = place_in(view, place)
+        if place == 0:
+            return f"{node.op} of the batch"
+        if min(before, after) < 0:
+            links.append(CropAxis(axis, max(-before, 0), max(-after, 0)))
+        if max(before, after) > 0:
+            links.append(PadAxis(axis, max(before, 0), max(after, 0), fill))
+    return like(walk, view, walk.builder.chain(node.name, view.value, links))
+
+
 def reduce(walk: Walk[N], node: N, view: View, function: Function, places: Collection[int], keep: bool) -> Read:
     """A function along axes of an array, which stay with one cell if `keep`."""
     gone = sorted({range(len(view.axes or ()))[place] for place in places}, reverse=True)
@@ -180,7 +244,9 @@ def merge(walk: Walk[N], node: N, op: Merge, sources: Sequence[Reference]) -> Re
 def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
     """A value, whose axes are its tensor's, and a stored array; None where it does not fit."""
     tensor, rank = walk.flow.weights(other), len(value.shape or ())
-    shape = walk.flow.shape(other) if tensor is not None else None
+    shape = walk.flow.shape(other)
+    if tensor is not None and tensor.name == other[0]:
+        shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
         return None
     sizes, stored = (*[1] * (rank - len(shape)), *shape), tensor.name

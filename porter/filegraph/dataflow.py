@@ -30,6 +30,8 @@ Pattern = float | str | tuple[Any, ...]
 number, "#name", whole numbers, or "name", a stored vector in the shape in which it is read; the same capture stands for the same
 everywhere."""
 
+MOST_COMPUTED = 1 << 22
+"""The most numbers of a value that a file computes from stored tensors, if these have fewer: a table of relative positions."""
 _QUOTIENTS = frozenset({"Div", "FloorDiv"})
 _DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min", "Clip"})
 """Kinds that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
@@ -171,7 +173,7 @@ class Dataflow(Generic[N]):
     def _results(self, node: N, inputs: Sequence[Numbers], most: int) -> dict[Reference, Numbers] | None:
         """What a node gives; None where numpy cannot compute it, from no more than `most` numbers, within the budget."""
         evaluator, kind = self.evaluators.get(node.op), self.kind(node)
-        if not inputs or (evaluator is None and kind not in ELEMENTWISE):
+        if evaluator is None and (not inputs or kind not in ELEMENTWISE):
             return None
         try:
             if kind in ELEMENTWISE and math.prod(np.broadcast_shapes(*(value.shape for value in inputs))) > most:
@@ -246,7 +248,7 @@ class Dataflow(Generic[N]):
                 continue
             operands = [known[source] if source in known else self._stored(source) for source in inputs(name)]
             present = [value for value in operands if value is not None]
-            most = max((MOST_CONSTANTS, *(value.size for value in present)))
+            most = max((MOST_COMPUTED, *(value.size for value in present)))
             found = self._results(self.nodes[name], present, most) if len(present) == len(operands) else None
             if found is None:
                 return None

@@ -216,7 +216,8 @@ def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None:
-        return None
+        array = walk.array(source)
+        return None if array is None else arrays.pad(walk, node, array, pairs, fill)
     pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
     channels, rows, columns = (pads.get(axis, (0, 0)) for axis in AXES)
     if "batch" in pads:

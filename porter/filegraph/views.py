@@ -148,8 +148,14 @@ class Views:
 
     def led(self, value: Value, lead: int) -> View:
         """An array as a tensor whose first axis is the batch and the array's first `lead` axes."""
+        if value.shape is None:
+            return View(value, None)
         n, *axes = self._pieces(value)
         return View(value, _joined([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
+
+    def has_more(self, axis: tuple[Piece, ...]) -> bool:
+        """Whether more than the batch is in a first axis."""
+        return any(piece.axis != "N" for piece in axis)
 
     def layout(self, rank: int = 4) -> Names:
         """The axes of the file's own layout of a map, which has rank 4, or of features."""
@@ -232,7 +238,8 @@ class Views:
         plain = self.of(view.value)
         if view.axes is None or (view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)):
             return view.value
-        op: Op | Foreign | None = self.op(view) or self.rearranged(view, of_map=len(view.axes) == 4)
+        special = None if view.value.is_array else self.op(view)
+        op: Op | Foreign | None = special or self.rearranged(view, of_map=len(view.axes) == 4)
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
             old, new = (tuple(None if size >= LARGE else size for size in (each.sizes or ())[1:]) for each in (plain, view))

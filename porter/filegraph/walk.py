@@ -147,7 +147,7 @@ class Walk(Generic[N]):
         if axes is None or shape is None or view.value.is_map:
             return None
         lead = len(shape) - len(axes) + 1
-        return view if 0 <= lead <= len(shape) and self.views.led(view.value, lead) == view else None
+        return view if lead == self.views.has_more(axes[0]) and self.views.led(view.value, lead) == view else None
 
     def kept(self, source: Reference) -> View:
         """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise as `plain`."""
@@ -165,11 +165,9 @@ class Walk(Generic[N]):
 
     def alike(self, sources: Collection[Reference]) -> tuple[list[Value], Names] | None:
         """Values whose tensors have the same axes in one order, and that order; None where they have others."""
-        for read in (self.kept, self.plain):
-            views = [read(source) for source in sources]
-            if (names := self.views.alike(views)) is not None:
-                return [view.value for view in views], names
-        return None
+        views = [self.kept(source) for source in sources]
+        names = self.views.alike(views)
+        return None if names is None else ([view.value for view in views], names)
 
     def together(self, sources: Sequence[Reference]) -> tuple[list[Value], Callable[[Value], View | None]] | None:
         """As `alike`, or values of which one has all axes and the others these or single cells; and how a tensor holds what an op
@@ -177,7 +175,7 @@ class Walk(Generic[N]):
         """
         views = [self.kept(source) for source in sources]
         widest = next((view for view in views if all(map(view.covers, views))), None)
-        if widest is not None:
+        if widest is not None and len({(view.value.is_array, len(view.value.shape or ())) for view in views}) == 1:
             return [view.value for view in views], partial(self.views.like, widest)
         found = self.alike(sources)
         return None if found is None else (found[0], partial(self.views.laid, names=found[1]))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dataflow import Evaluator, Numbers
+from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator, Numbers
 from porter.formats.torch_export.nodes import AtenNode
 from porter.graph import MOST_CONSTANTS
 
@@ -20,6 +20,8 @@ def _plain(function: Any) -> Evaluator:
 
 EXACT_TYPES = (None, 7, 8)
 """Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
+_BOOL = 12
+"""ScalarType."""
 SAME = ("alias", "contiguous", "detach", "lift_fresh")
 """Ops that give what they take, in the same memory or, for `contiguous`, perhaps in other."""
 COPIES = ("clone", "lift_fresh_copy")
@@ -88,6 +90,96 @@ def _expanded(node: AtenNode, value: Numbers) -> Numbers:
     return value.reshape([1] * more + [*value.shape])
 
 
+def _listed(node: AtenNode, values: Sequence[Numbers]) -> list[Numbers]:
+    """The arrays of a list of tensors, of which some may be the same."""
+    known = dict(zip(node.inputs, values, strict=True))
+    return [known[source] for source in node.arguments["tensors"]]
+
+
+def _indexed(node: AtenNode, *values: Numbers) -> Numbers:
+    """Numbers at places that are whole numbers, axis by axis."""
+    known = dict(zip(node.inputs, values, strict=True))
+    value = known[node.arguments["self"]]
+    places = tuple(slice(None) if each is None else known[each] for each in node.arguments["indices"])
+    found = [each for each in places if not isinstance(each, slice)]
+    rest = math.prod(size for size, each in zip(value.shape, places, strict=False) if isinstance(each, slice))
+    rest *= math.prod(value.shape[len(places) :])
+    if (
+        any(each.dtype.kind != "i" for each in found)
+        or math.prod(np.broadcast_shapes(*(e.shape for e in found))) * rest > MOST_COMPUTED
+    ):
+        raise ValueError("no places, or too many")
+    return value[places]
+
+
+def _sliced(node: AtenNode, value: Numbers) -> Numbers:
+    part = slice(*(node.arguments.get(name) for name in ("start", "end", "step")))
+    return value[(*[slice(None)] * (node.arguments.get("dim", 0) % value.ndim), part)]
+
+
+def _flattened(node: AtenNode, value: Numbers) -> Numbers:
+    first, last = (range(value.ndim)[node.arguments.get(name, default)] for name, default in (("start_dim", 0), ("end_dim", -1)))
+    return value.reshape(*value.shape[:first], math.prod(value.shape[first : last + 1]), *value.shape[last + 1 :])
+
+
+def _cast(node: AtenNode, value: Numbers) -> Numbers:
+    """Of whole numbers to real ones, or of real ones among themselves."""
+    if node.arguments.get("dtype") not in EXACT_TYPES:
+        raise ValueError("a cast that rounds")
+    return value.astype(np.float64) if node.arguments.get("dtype") is not None else value
+
+
+def _filled(node: AtenNode) -> Numbers:
+    """zeros, ones and full of stated sizes."""
+    sizes = node.arguments["size"]
+    if not all(isinstance(size, int) for size in sizes) or math.prod(sizes) > MOST_COMPUTED:
+        raise ValueError("sizes that are not stated")
+    number = {"zeros": 0, "ones": 1}.get(node.op, node.arguments.get("fill_value"))
+    return np.full(sizes, number, np.bool_ if node.arguments.get("dtype") == _BOOL else np.float64)
+
+
+def _linear(node: AtenNode, *values: Numbers) -> Numbers:
+    known = {name: _given(node, name, values) for name in ("input", "weight", "bias")}
+    value, weight, bias = known.values()
+    if value is None or weight is None:
+        raise ValueError("a product of nothing")
+    found = value @ weight.T
+    return found if bias is None else found + bias
+
+
+def _meshed(node: AtenNode, *values: Numbers) -> list[Numbers]:
+    known = _listed(node, values)
+    if math.prod(each.size for each in known) > MOST_COMPUTED:
+        raise ValueError("a grid of too many cells")
+    return list(np.meshgrid(*known, indexing=node.arguments.get("indexing", "ij")))
+
+
+def _repeated(node: AtenNode, value: Numbers) -> Numbers:
+    if value.size * math.prod(node.arguments["repeats"]) > MOST_COMPUTED:
+        raise ValueError("too many repetitions")
+    return np.tile(value, node.arguments["repeats"])
+
+
+def _parted(node: AtenNode, value: Numbers) -> list[Numbers]:
+    """split, chunk and unbind along an axis."""
+    axis = node.arguments.get("dim", 0)
+    size = value.shape[axis]
+    if node.op == "unbind":
+        return [part.squeeze(axis) for part in np.split(value, size, axis)]
+    stated = next(node.arguments[name] for name in ("split_sizes", "split_size", "chunks") if name in node.arguments)
+    if isinstance(stated, list):
+        return np.split(value, np.cumsum(stated)[:-1], axis)
+    most = -(-size // stated) if node.op == "chunk" else stated
+    return np.split(value, range(most, size, most), axis)
+
+
+def _arange(node: AtenNode) -> Numbers:
+    start, end, step = (node.arguments.get(name, default) for name, default in (("start", 0), ("end", None), ("step", 1)))
+    if not all(isinstance(each, int) for each in (start, end, step)) or not 0 < len(range(start, end, step)) <= MOST_COMPUTED:
+        raise ValueError("a range that is none of stated whole numbers")
+    return np.arange(start, end, step)
+
+
 def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
     return value.reshape(node.arguments["size" if "size" in node.arguments else "shape"])
 
@@ -103,6 +195,36 @@ EVALUATORS: Mapping[str, Evaluator] = {
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit", "native_batch_norm"), _standardised),
     **dict.fromkeys(("reshape_as", "view_as"), _plain(lambda value, other: value.reshape(other.shape))),
     "expand": _expanded,
+    "index": _indexed,
+    "permute": lambda node, value: value.transpose(node.arguments["dims"]),
+    "transpose": lambda node, value: value.swapaxes(node.arguments["dim0"], node.arguments["dim1"]),
+    "t": lambda node, value: value.T,
+    "select": lambda node, value: value.take(node.arguments["index"], node.arguments["dim"]),
+    "slice": _sliced,
+    "flatten": _flattened,
+    "squeeze": lambda node, value: np.squeeze(value, node.arguments.get("dim")),
+    **dict.fromkeys(("cat", "concat"), lambda node, *values: np.concatenate(_listed(node, values), node.arguments.get("dim", 0))),
+    "stack": lambda node, *values: np.stack(_listed(node, values), node.arguments.get("dim", 0)),
+    "sigmoid": _plain(lambda value: 1 / (1 + np.exp(-value))),
+    "sin": _plain(np.sin),
+    "cos": _plain(np.cos),
+    "exp": _plain(np.exp),
+    "arange": _arange,
+    **dict.fromkeys(("to", "_to_copy"), _cast),
+    "dropout": lambda node, value: value,
+    **dict.fromkeys(("zeros", "ones", "full"), _filled),
+    "linear": _linear,
+    "relu": _plain(lambda value: np.maximum(value, 0)),
+    "tanh": _plain(np.tanh),
+    "log": _plain(np.log),
+    "log2": _plain(np.log2),
+    "sign": _plain(np.sign),
+    "abs": _plain(np.abs),
+    "bitwise_not": _plain(np.invert),
+    "cumsum": lambda node, value: np.add.accumulate(value, node.arguments["dim"]),
+    "meshgrid": _meshed,
+    "repeat": _repeated,
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind"), _parted),
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
 }
 """What they give has no more numbers than they take, or than an op states (porter.filegraph.dataflow)."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph import moves
+from porter.filegraph import arrays, moves
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import EXACT_TYPES
@@ -43,6 +43,16 @@ def read_same(walk: Walk, node: AtenNode) -> Read:
 def read_reshape(walk: Walk, node: AtenNode) -> Read:
     source = taken(node)
     return moves.reshape(walk, node, source, whole_numbers(walk, node, "shape" if node.op == "reshape" else "size", source))
+
+
+def read_reshape_as(walk: Walk, node: AtenNode) -> Read:
+    sizes = walk.sizes(node.arguments["other"])
+    return None if sizes is None else moves.reshape(walk, node, taken(node), sizes)
+
+
+def read_roll(walk: Walk, node: AtenNode) -> Read:
+    shifts, dims = whole_numbers(walk, node, "shifts"), node.arguments.get("dims")
+    return arrays.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True))) if dims else None
 
 
 def read_flatten(walk: Walk, node: AtenNode) -> Read:

@@ -47,6 +47,11 @@ def _reduce(maker: NodeMaker, node: Node, op: ops.Reduce) -> None:
     maker.node(_REDUCTIONS[op.function], node.path, *node.inputs, maker.integers(f"{node.path}.axes", axis))
 
 
+def _pad_axis(maker: NodeMaker, node: Node, op: ops.PadAxis) -> None:
+    amounts, axes = maker.integers(f"{node.path}.pads", op.before, op.after), maker.integers(f"{node.path}.axes", 1 + op.axis)
+    maker.node("Pad", node.path, *node.inputs, amounts, maker.scalar(f"{node.path}.fill", op.fill), axes)
+
+
 def _reduce_axis(maker: NodeMaker, node: Node, op: ops.ReduceAxis) -> None:
     axes = maker.integers(f"{node.path}.axes", 1 + op.axis)
     maker.node(_REDUCTIONS[op.function], node.path, *node.inputs, axes, keepdims=0)
@@ -331,6 +336,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.CropAxis: lambda maker, node, op: maker.cut(
         node.path, node.inputs[0], (op.before,), (-op.after or _END,), (1 + op.axis,), () if op.step == 1 else (op.step,)
     ),
+    ops.PadAxis: _pad_axis,
     ops.ReduceAxis: _reduce_axis,
     ops.AddArray: _plain("Add", roles=("value",)),
     ops.MultiplyArray: _plain("Mul", roles=("value",)),

@@ -58,6 +58,11 @@ def _crop_axis(maker: LayerMaker, op: ops.CropAxis, name: str, inputs: list[Any]
     return maker.named(inputs[0][(*[slice(None)] * (1 + op.axis), cells)], name)
 
 
+def _pad_axis(maker: LayerMaker, op: ops.PadAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
+    width = [(op.before, op.after) if axis == 1 + op.axis else (0, 0) for axis in range(inputs[0].ndim)]
+    return maker.operation("pad", name, inputs[0], tuple(width), constant_values=op.fill)
+
+
 def _reduce_axis(maker: LayerMaker, op: ops.ReduceAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
     if op.function != "norm":
         return maker.operation(op.function, name, inputs[0], axis=1 + op.axis)
@@ -102,6 +107,7 @@ ARRAYS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any], bool], Any]
     ops.MatMul: _matmul,
     ops.Join: lambda maker, op, name, inputs, of_map: maker.layer("Concatenate", name, axis=1 + op.axis)(inputs),
     ops.CropAxis: _crop_axis,
+    ops.PadAxis: _pad_axis,
     ops.ReduceAxis: _reduce_axis,
     ops.AddArray: _add_array,
     ops.MultiplyArray: _multiply_array,

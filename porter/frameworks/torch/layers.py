@@ -282,6 +282,19 @@ class CropAxis(nn.Module):
         return x[(*[slice(None)] * self.dim, self.cells)]
 
 
+class PadAxis(nn.Module):
+    """x with cells of a number before and after those of an axis."""
+
+    def __init__(self, dim: int, before: int, after: int, value: float = 0.0) -> None:
+        super().__init__()
+        self.dim = dim
+        self.pads = before, after
+        self.value = value
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.pad(x, (*[0, 0] * (x.dim() - 1 - self.dim), *self.pads), value=self.value)
+
+
 class Reduce(nn.Module):
     """The mean, the largest value or the norm along an axis, which goes."""
 

@@ -161,6 +161,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.CropAxis: lambda op, shape: Layer(
         "CropAxis", {"dim": 1 + op.axis, "before": op.before, "after": op.after, "step": op.step}
     ),
+    ops.PadAxis: lambda op, shape: Layer("PadAxis", {"dim": 1 + op.axis, "before": op.before, "after": op.after, "value": op.fill}),
     ops.ReduceAxis: lambda op, shape: Layer("Reduce", {"function": _METHODS[op.function], "dim": 1 + op.axis}),
     ops.AddArray: lambda op, shape: Layer("AddArray", {"sizes": op.sizes}),
     ops.MultiplyArray: lambda op, shape: Layer("MultiplyArray", {"sizes": op.sizes}),

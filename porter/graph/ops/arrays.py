@@ -11,10 +11,10 @@ from typing import Annotated
 
 from porter.base.errors import GraphError
 from porter.graph.ops.joins import alike, known_size, stretched
-from porter.graph.ops.kinds import Count, Flag, Function, Kind, Sizes, Whole
+from porter.graph.ops.kinds import Count, Flag, Function, Kind, Number, Sizes, Whole
 from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, array_shape, expect_array, expect_known_channels, shape_text
 
-MOST_AXES = 8
+MOST_AXES = 10
 _GROUP = re.compile(r"\(([^()]*)\)|(\S+)")
 _PART = re.compile(r"([a-z]\w?)(?:=(\d{1,7}))?", re.ASCII)
 
@@ -195,6 +195,27 @@ class CropAxis(KeepsSign, name="crop_axis"):
             raise GraphError(f"nothing is left of {shape_text(inputs[0])} along axis {self.axis}", next=LARGER)
         shape[self.axis] = left
         return array_shape(shape)
+
+
+@dataclass(frozen=True)
+class PadAxis(Op, name="pad_axis"):
+    """An array with cells of `fill` before and after those of an axis."""
+
+    axis: Whole
+    before: Whole
+    after: Whole
+    fill: Number = 0.0
+
+    def shape(self, *inputs: Shape) -> Shape:
+        shape = list(expect_array(inputs[0]))
+        if not 0 <= self.axis < len(shape) or min(self.before, self.after) < 0:
+            raise GraphError(f"{shape_text(inputs[0])} cannot be padded so along axis {self.axis}")
+        size = shape[self.axis]
+        shape[self.axis] = None if size is None else size + self.before + self.after
+        return array_shape(shape)
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs) and self.fill >= 0
 
 
 @dataclass(frozen=True)
