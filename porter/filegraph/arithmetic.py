@@ -61,7 +61,9 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
     biased = _with_tensor(walk, node, kind, view.value, other) if kind == "Add" and _fits(walk, view, other) else None
     if biased is not None:
         return walk.views.like(view, biased)
-    if not first and kind in ("Sub", "Div"):
+    if not first and kind == "Sub":
+        kind, view = "Add", walk.views.like(view, walk.builder.affine(f"{node.name}:negative", view.value, (-1.0,), (0.0,)))
+    elif not first and kind == "Div":
         return lacking
     if view.value.is_map and walk.views.names(view) == ("batch", "channels", "rows", "columns"):
         value = arrays.with_array(walk, node.name, kind, view.value, other)
@@ -74,8 +76,8 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
 def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
     sources = _unstretched(walk, sources)
     found = walk.together(sources)
-    if found is None and kind in _OF_VALUES:
-        return arrays.merge(walk, node, _OF_VALUES[kind], sources)
+    if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
+        return arrays.merge(walk, node, _OF_VALUES.get(kind), sources)
     if found is None:
         return f"{node.op} of values of different axes"
     values, tensor = found

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from porter.filegraph.builder import Value
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import LARGE, View
 from porter.filegraph.walk import Read, Walk
@@ -137,6 +137,18 @@ def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -
     return like(walk, view, value)
 
 
+def row(walk: Walk[N], node: N, source: Reference) -> Value | None:
+    """A tensor N×C×L as a map of one row, for windows over one axis."""
+    wide = walk.view(source).with_axes([2]) if len(walk.view(source).axes or ()) == 3 else None
+    value = walk.views.settled(f"{node.name}:row", wide) if wide is not None else None
+    return value if value is not None and value.is_map else None
+
+
+def of_row(walk: Walk[N], value: Value) -> View | None:
+    """The tensor N×C×L that such a map is."""
+    return walk.views.of(value).without([2])
+
+
 def as_cells(walk: Walk[N], name: str, view: View) -> View | None:
     """An array as a map that has its channels, and its other axes as rows."""
     sizes = view.sizes
@@ -176,6 +188,17 @@ def reduce(walk: Walk[N], node: N, view: View, function: Function, places: Colle
     lead = len(view.value.shape or ()) - len(view.axes or ()) + 1
     found = walk.views.led(value, lead)
     return found.with_axes(gone[::-1]) if keep else found
+
+
+def total(walk: Walk[N], node: N, view: View, places: Collection[int], keep: bool) -> Read:
+    """The sum along axes of known sizes, as so many times the mean."""
+    count = math.prod((view.sizes or ())[place] for place in places)
+    if count >= LARGE:
+        return f"{node.op} over an axis of open size"
+    mean = reduce(walk, node, view, "mean", places, keep)
+    if not isinstance(mean, View):
+        return mean
+    return walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
 
 
 def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
@@ -228,8 +251,8 @@ def attention(walk: Walk[N], node: N, sources: Sequence[Reference], mask: Refere
     return like(walk, query, walk.builder.add(node.name, MatMul(), shares, value.value))
 
 
-def merge(walk: Walk[N], node: N, op: Merge, sources: Sequence[Reference]) -> Read:
-    """A sum or the like of arrays, of which some may have fewer axes or axes of one cell."""
+def merge(walk: Walk[N], node: N, op: Merge | None, sources: Sequence[Reference]) -> Read:
+    """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a difference."""
     whole = [walk.view(source) for source in sources]
     rank = max(len(view.axes or ()) for view in whole)
     wide = [view.with_axes(range(1, 1 + rank - len(view.axes))) if view.axes else None for view in whole]
@@ -237,15 +260,19 @@ def merge(walk: Walk[N], node: N, op: Merge, sources: Sequence[Reference]) -> Re
     found = [view for view in views if view is not None]
     if len(found) < len(views) or len({len(view.value.shape or ()) for view in found}) > 1:
         return f"{node.op} of values of different axes"
-    value = walk.builder.add(node.name, op, *(view.value for view in found))
+    values = [view.value for view in found]
+    value = walk.builder.add(node.name, op, *values) if op is not None else walk.builder.subtract(node.name, *values)
     return walk.views.led(value, len(value.shape or ()) - rank + 1)
 
 
 def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
     """A value, whose axes are its tensor's, and a stored array; None where it does not fit."""
-    tensor, rank = walk.flow.weights(other), len(value.shape or ())
+    tensor, rank, numbers = walk.flow.weights(other), len(value.shape or ()), walk.flow.value(other)
+    if tensor is None and numbers is not None:
+        walk.flow.evaluated[f"{name}:stored"] = numbers
+        tensor = Tensor(f"{name}:stored", numbers.shape)
     shape = walk.flow.shape(other)
-    if tensor is not None and tensor.name == other[0]:
+    if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
         return None

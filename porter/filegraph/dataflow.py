@@ -192,13 +192,16 @@ class Dataflow(Generic[N]):
         return source[0] in self.live and source not in self.computed
 
     def value(self, source: Reference) -> Numbers | None:
-        """A constant, floats in float64; None where it depends on the input, or numpy cannot compute it.
+        """A constant, floats in float64, or what is computed from known sizes; None where it depends on the input, or numpy cannot
+        compute it.
 
         Raises:
             FileError: a constant does not hold what it declares.
         """
         if source[0] in self.live:
-            return None
+            computed = self.computed.get(source)
+            known = computed is not None and computed.dtype.kind in "iuf" and bool(np.all(np.abs(computed) < LARGE // 2))
+            return computed if known else None
         return self._stored(source) if self.constants.declared(source[0]) is not None else self.computed.get(source)
 
     def number(self, source: Operand) -> float | None:
@@ -227,8 +230,8 @@ class Dataflow(Generic[N]):
 
         No step of it has more numbers than its largest operand.
         """
-        found, name = self.tensor(source), source[0]
-        if found is not None or name in self.live or source[1] or self.budget < 0:
+        found, name = self.tensor(source), source[0] if not source[1] else f"{source[0]}:{source[1]}"
+        if found is not None or source[0] in self.live or self.budget < 0:
             return found
         if name not in self.evaluated and (array := self._whole(source)) is not None:
             self.evaluated[name] = array

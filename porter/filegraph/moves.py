@@ -156,9 +156,9 @@ def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence
 
 
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
-    """Values one after the other along their channels."""
+    """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
-        return arrays.concat(walk, node, sources, place)
+        return _with_zeros(walk, node, sources, place) or arrays.concat(walk, node, sources, place)
     views = [view for source in sources if (view := walk.kept(source)).axes is not None]
     cells = [cell for view in views if (cell := view.without([place])) is not None]
     stacked = _stacked(walk, node, cells, place) if len(cells) == len(sources) else None
@@ -169,6 +169,21 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
         return arrays.concat(walk, node, sources, place)
     values, names = found
     return walk.views.laid(walk.builder.concat(node.name, *values), names)
+
+
+def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+    """Values with stored zeros before and after them; None where other constants are among them."""
+    values = [number for number, source in enumerate(sources) if walk.is_value(source)]
+    if not values or any(not walk.is_value(source) for source in sources[values[0] : values[-1] + 1]):
+        return None
+    counts = [None if walk.is_value(source) else walk.zeros(source, place) for source in sources]
+    before, after = counts[: values[0]], counts[values[-1] + 1 :]
+    if None in (*before, *after):
+        return None
+    inner = sources[values[0] : values[-1] + 1]
+    found = concat(walk, node, inner, place) if len(inner) > 1 else walk.kept(inner[0])
+    ends = sum(count or 0 for count in before), sum(count or 0 for count in after)
+    return _padded(walk, node, found, {place: ends}, 0.0) if isinstance(found, View) else None
 
 
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
@@ -205,6 +220,9 @@ def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
 def total(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool) -> Read:
     """The sum over an axis that counts parts of the channels, such as that of a stack."""
     parts = _parts(walk, node, walk.kept(source), *places) if len(places) == 1 else ()
+    array = None if parts else walk.array(source)
+    if array is not None:
+        return arrays.total(walk, node, array, places, keep)
     if not parts:
         return f"{node.op} over other axes than one of parts of the channels"
     found = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
@@ -213,10 +231,13 @@ def total(walk: Walk[N], node: N, source: Reference, places: Collection[int], ke
 
 def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Read:
     """One number before and after the cells of axes: of rows and columns, and zeros of channels. Negative pads crop a map."""
-    view = walk.kept(source)
+    return _padded(walk, node, walk.kept(source), pairs, fill)
+
+
+def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
     names = walk.views.names(view)
     if names is None:
-        array = walk.array(source)
+        array = walk.as_array(f"{node.name}:array", view)
         return None if array is None else arrays.pad(walk, node, array, pairs, fill)
     pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
     channels, rows, columns = (pads.get(axis, (0, 0)) for axis in AXES)

@@ -76,7 +76,8 @@ class View:
         if self.axes is None:
             return self
         gone = self.places(places)
-        if 0 in gone or any(self.axes[place] for place in gone):
+        moved = any(piece.axis == "N" for axis in self.axes[1:] for piece in axis)
+        if (0 in gone and not moved) or any(self.axes[place] for place in gone):
             return None
         return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
 

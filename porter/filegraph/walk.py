@@ -63,6 +63,7 @@ class Walk(Generic[N]):
         found: the values so far, as the file's tensors hold them.
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
         stretched: values whose axes of one cell are repeated: before that, and their sizes.
+        blank: values that are zeros of the sizes of others, by their own sizes.
         held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values among their inputs.
         repeats: whether a node repeats a constant, its first input, for each image and no other axis.
         tap: the framework's name for a value when it runs the file's graph; None where it does not give the value.
@@ -76,6 +77,7 @@ class Walk(Generic[N]):
     found: dict[Reference, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
     stretched: dict[Reference, tuple[Reference, tuple[int, ...]]] = field(default_factory=dict)
+    blank: dict[Reference, tuple[int, ...]] = field(default_factory=dict)
     held: Callable[[N], Mapping[str, str]] | None = None
     repeats: Callable[[N], bool] = lambda node: False
     tap: Callable[[Reference], str | None] = lambda source: None if source[1] else source[0]
@@ -113,11 +115,14 @@ class Walk(Generic[N]):
 
     def plain(self, source: Reference) -> View:
         """A value in the file's own layout, by an op if the tensor holds it in another way."""
-        return self.views.of(self.value(source))
+        view = self.view(source)
+        of_map = len(view.axes or ()) == 4 and not self.views.has_more((view.axes or ((),))[0])
+        array = None if of_map or self.views.op(view) is not None else self.array(source)
+        return array or self.views.of(self.value(source))
 
     def is_value(self, source: Reference) -> bool:
         """As Dataflow.is_value, where a constant that is repeated for each image is a constant."""
-        return self.flow.is_value(self.unrepeated(source))
+        return source not in self.blank and self.flow.is_value(self.unrepeated(source))
 
     def unrepeated(self, source: Reference) -> Reference:
         """A constant before it is repeated for each image; another value as it is."""
@@ -126,6 +131,18 @@ class Walk(Generic[N]):
             return self.unrepeated(node.inputs[0])
         before = self.stretched.get(source, (source, ()))[0]
         return source if self.flow.is_value(before) else before
+
+    def zeros(self, source: Reference, place: int) -> int | None:
+        """The size of an axis of a constant that is zeros; None for other constants."""
+        if source in self.blank:
+            return self.blank[source][place]
+        before = self.unrepeated(source)
+        tensor = self.flow.weights(before)
+        if tensor is None or not tensor.shape:
+            return None
+        held = self.flow.evaluated.get(tensor.name)
+        zero = not np.any(self.flow.constants.array(tensor.name) if held is None else held)
+        return tensor.shape[place] if zero else None
 
     def array(self, source: Reference) -> View | None:
         """A value as an array with its tensor's axes, or as features; None where porter has no op for that."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dataflow import Evaluator, Numbers
+from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator, Numbers
 from porter.filegraph.views import IMAGE, LARGE
 from porter.formats.onnx.nodes import OnnxNode
+from porter.formats.onnx.proto import import_onnx
 from porter.graph import MOST_CONSTANTS
 
 INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
@@ -56,30 +57,44 @@ def stated_sizes(node: OnnxNode, sizes: Sequence[int]) -> Numbers:
     return np.asarray(math.prod(sizes) if node.op == "Size" else sizes[part], np.int64)
 
 
+def filling(node: OnnxNode) -> float | None:
+    """The number of a ConstantOfShape; None where it is none."""
+    if "value" not in node.attributes:
+        return 0.0
+    stated = import_onnx().numpy_helper.to_array(node.attributes["value"].t)
+    return stated.ravel()[0].item() if stated.size == 1 and stated.dtype.kind in "iuf" else None
+
+
 def _filled(node: OnnxNode, shape: Numbers) -> Numbers:
-    """Zeros, of ConstantOfShape."""
-    sizes = shape.ravel().tolist()
-    if "value" in node.attributes:
-        tensor = node.attributes["value"].t
-        stated = tensor.raw_data, tensor.int64_data, tensor.int32_data, tensor.float_data
-        if not any(map(len, stated)) or any(map(any, stated)):
-            raise ValueError("other numbers than zeros")
-    if math.prod(sizes) > MOST_CONSTANTS:
-        raise ValueError("more zeros than an op states")
-    return np.zeros(sizes, np.int64)
+    sizes, number = shape.ravel().tolist(), filling(node)
+    if number is None or math.prod(sizes) > MOST_COMPUTED:
+        raise ValueError("more numbers than a model states")
+    return np.full(sizes, number)
 
 
 def _gathered(node: OnnxNode, value: Numbers, places: Numbers) -> Numbers:
-    if value.ndim != 1 or node.integer("axis"):
-        raise ValueError("only vectors of sizes are gathered")
-    return value[places]
+    axis = node.integer("axis")
+    if value.size // max(value.shape[axis], 1) * places.size > MOST_COMPUTED:
+        raise ValueError("more numbers than a model states")
+    return value.take(places, axis)
 
 
-def _images(node: OnnxNode, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
-    """A Range of the images of a free batch."""
-    if [start.item(), limit.item(), step.item()] != [0, LARGE, 1]:
+def _range(node: OnnxNode, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
+    """A Range of known numbers, or of the images of a free batch."""
+    numbers = [start.item(), limit.item(), step.item()]
+    if numbers == [0, LARGE, 1]:
+        return np.asarray([IMAGE])
+    if not numbers[2] or not 0 < (numbers[1] - numbers[0]) / numbers[2] <= MOST_CONSTANTS:
         raise ValueError("a range of something else")
-    return np.asarray([IMAGE])
+    return np.arange(*numbers)
+
+
+def _expanded(node: OnnxNode, value: Numbers, shape: Numbers) -> Numbers:
+    """The same numbers along more axes."""
+    sizes = shape.ravel().tolist()
+    if math.prod(np.broadcast_shapes(value.shape, tuple(sizes))) > MOST_COMPUTED:
+        raise ValueError("more numbers than a model states")
+    return np.broadcast_to(value, np.broadcast_shapes(value.shape, tuple(sizes)))
 
 
 def slices(node: OnnxNode, rank: int, numbers: list[list[int] | None]) -> list[slice]:
@@ -123,8 +138,9 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "ConstantOfShape": _filled,
     "Concat": lambda node, *values: np.concatenate(values, node.integer("axis")),
     "Flatten": lambda node, value: value.reshape(int(np.prod(value.shape[: node.integer("axis", 1)])), -1),
+    "Expand": _expanded,
     "Gather": _gathered,
-    "Range": _images,
+    "Range": _range,
     "ReduceProd": partial(_reduced, np.prod),
     "ReduceSum": partial(_reduced, np.sum),
     "Reshape": lambda node, value, shape: value.reshape(wanted_sizes(node, value.shape, shape.ravel().tolist())),

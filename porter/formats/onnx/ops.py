@@ -10,7 +10,7 @@ from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.views import IMAGE, LARGE
 from porter.filegraph.walk import Read, Reader, by_numbers, unary
 from porter.formats.onnx import arithmetic, windows
-from porter.formats.onnx.constants import is_cast, slices, stated_sizes, wanted_sizes
+from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.plain import PLAIN
 from porter.graph import DepthToSpace, LocalResponseNorm
@@ -22,6 +22,14 @@ _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", 
 def _sizes(walk: Walk, node: OnnxNode) -> Read:
     sizes = walk.sizes(node.inputs[0])
     return None if sizes is None else stated_sizes(node, sizes)
+
+
+def _blank(walk: Walk, node: OnnxNode) -> Read:
+    """Zeros of the size of a value, which only a Concat takes."""
+    sizes = walk.flow.integers(node.inputs[0])
+    if filling(node) == 0 and sizes is not None:
+        walk.blank[node.name, 0] = tuple(sizes)
+    return "ConstantOfShape"
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Read:
@@ -127,6 +135,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Celu": unary(arithmetic.celu),
     "Clip": arithmetic.read_clip,
     "Concat": lambda walk, node: moves.concat(walk, node, node.inputs, node.integer("axis")),
+    "ConstantOfShape": _blank,
     "Conv": windows.read_convolution,
     "ConvTranspose": windows.read_transposed,
     "DepthToSpace": _depth_to_space,

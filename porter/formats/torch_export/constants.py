@@ -175,9 +175,21 @@ def _parted(node: AtenNode, value: Numbers) -> list[Numbers]:
 
 def _arange(node: AtenNode) -> Numbers:
     start, end, step = (node.arguments.get(name, default) for name, default in (("start", 0), ("end", None), ("step", 1)))
-    if not all(isinstance(each, int) for each in (start, end, step)) or not 0 < len(range(start, end, step)) <= MOST_COMPUTED:
-        raise ValueError("a range that is none of stated whole numbers")
+    numbers = all(isinstance(each, int | float) for each in (start, end, step))
+    if not numbers or not step or not 0 < (end - start) / step <= MOST_COMPUTED:
+        raise ValueError("a range that is none of stated numbers")
     return np.arange(start, end, step)
+
+
+def _pointwise(node: AtenNode, *values: Numbers) -> Numbers:
+    """A 1x1 convolution of a constant map."""
+    known = {name: _given(node, name, values) for name in ("input", "weight", "bias")}
+    value, weight, bias = known.values()
+    plain = all({*node.arguments.get(name, [default])} == {default} for name, default in (("stride", 1), ("padding", 0)))
+    if value is None or weight is None or weight.shape[2:] != (1, 1) or not plain or node.arguments.get("groups", 1) != 1:
+        raise ValueError("a convolution over cells")
+    found: Numbers = np.einsum("nchw,fc->nfhw", value, weight[:, :, 0, 0])
+    return found if bias is None else found + bias[:, None, None]
 
 
 def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
@@ -191,6 +203,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "div": _divided,
     "rsub": partial(_scaled, lambda first, second: second - first),
     **dict.fromkeys((*SAME, *COPIES), _plain(lambda value: value)),
+    "type_as": _plain(lambda value, other: value.astype(other.dtype)),
     **dict.fromkeys(RESHAPED, _reshaped),
     **dict.fromkeys(("batch_norm", "_native_batch_norm_legit", "native_batch_norm"), _standardised),
     **dict.fromkeys(("reshape_as", "view_as"), _plain(lambda value, other: value.reshape(other.shape))),
@@ -214,6 +227,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "dropout": lambda node, value: value,
     **dict.fromkeys(("zeros", "ones", "full"), _filled),
     "linear": _linear,
+    "conv2d": _pointwise,
     "relu": _plain(lambda value: np.maximum(value, 0)),
     "tanh": _plain(np.tanh),
     "log": _plain(np.log),

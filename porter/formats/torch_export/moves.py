@@ -33,7 +33,8 @@ def taken(node: AtenNode) -> Reference:
 
 def read_same(walk: Walk, node: AtenNode) -> Read:
     """Casts between real numbers, copies, and what does nothing in inference."""
-    if node.arguments.get("dtype") not in EXACT_TYPES or "other" in node.arguments:
+    like_a_value = node.op == "type_as" and walk.flow.is_value(node.arguments["other"])
+    if node.arguments.get("dtype") not in EXACT_TYPES or ("other" in node.arguments and not like_a_value):
         return f"{node.op} to another type"
     if node.arguments.get("train"):
         return f"{node.op} in training mode (call model.eval() before torch.export.export)"

@@ -31,7 +31,7 @@ def _map(make: Callable[[AtenNode], Op]) -> Reader:
 
 
 VIEWS: Mapping[str, Reader] = {
-    **dict.fromkeys((*SAME, "to"), moves.read_same),
+    **dict.fromkeys((*SAME, "to", "type_as"), moves.read_same),
     **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), moves.read_same),
     **dict.fromkeys(RESHAPED, moves.read_reshape),
     **dict.fromkeys(("reshape_as", "view_as"), moves.read_reshape_as),
@@ -53,6 +53,7 @@ READERS: Mapping[str, Reader] = {
     **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv_transpose2d"), windows.read_convolution),
     **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), windows.read_max_pool),
     "avg_pool2d": windows.read_average_pool,
+    "avg_pool1d": windows.read_row_pool,
     **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_max_pool2d"), windows.read_adaptive_pool),
     **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum"), arithmetic.read_binary),
     **dict.fromkeys(("hardtanh", "clamp", "clamp_min", "clamp_max"), arithmetic.read_clip),

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from porter.filegraph import arrays
 from porter.filegraph.arithmetic import along_channels
+from porter.filegraph.dataflow import Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
@@ -15,6 +17,8 @@ from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph import Conv, ConvTranspose
 from porter.graph.ops import Function
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
+
+_STEPS = (("stride", 1), ("dilation", 1), ("padding", 0), ("groups", 1))
 
 
 def read_convolution(walk: Walk, node: AtenNode) -> Read:
@@ -29,7 +33,7 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
     if bias is not None and (vector is None or len(vector.shape) != 1):
         return f"{node.op} with a bias that is computed"
     if len(kernel.shape) == 3:
-        return _along_channels(walk, node)
+        return _along_channels(walk, node) or _of_row(walk, node, kernel, vector)
     value = walk.value(source)
     if len(kernel.shape) != 4 or not (value.is_map or value.shape is None):
         return f"{node.op} of {len(kernel.shape) - 2} axes"
@@ -57,8 +61,33 @@ def _along_channels(walk: Walk, node: AtenNode) -> Read:
     steps = [_pair(walk, node, name, default) for name, default in (("stride", 1), ("dilation", 1), ("groups", 1))]
     pads = node.arguments.get("padding")
     if steps != [(1, 1)] * 3 or node.arguments.get("bias") or node.arguments.get("transposed") or isinstance(pads, str):
-        return f"{node.op} of 1 axis that has steps, groups, a bias or pads by a rule"
-    return along_channels(walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0))
+        return None
+    found = along_channels(walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0))
+    return None if isinstance(found, str) else found
+
+
+def _of_row(walk: Walk, node: AtenNode, kernel: Tensor, bias: Tensor | None) -> Read:
+    """A convolution over one axis, as one over a map of one row."""
+    value, padding = arrays.row(walk, node, node.arguments["input"]), node.arguments.get("padding")
+    if value is None or node.arguments.get("transposed") or isinstance(padding, str):
+        return f"{node.op} of 1 axis that is transposed or has pads by a rule"
+    stride, dilation, pad, groups = (_pair(walk, node, name, n)[0] for name, n in _STEPS)
+    window = Window((1, kernel.shape[2]), (1, stride), (1, dilation))
+    tensors = {"kernel": Stored(kernel.name, "OIW"), **({"bias": Stored(bias.name)} if bias else {})}
+    op = Conv(kernel.shape[0], window, _explicit((0, 0, pad, pad)), groups)
+    return arrays.of_row(walk, walk.builder.conv(node.name, value, op, tensors))
+
+
+def read_row_pool(walk: Walk, node: AtenNode) -> Read:
+    """avg_pool1d without pads, as a pool over a map of one row."""
+    value = arrays.row(walk, node, node.arguments["self"])
+    kernel = _pair(walk, node, "kernel_size", 1)[0]
+    stride = _pair(walk, node, "stride", 1)[0] if node.arguments.get("stride") else kernel
+    if value is None or any(whole_numbers(walk, node, "padding") if node.arguments.get("padding") else ()):
+        return f"{node.op} with pads"
+    window = Window((1, kernel), (1, stride))
+    convention = _explicit((0, 0, 0, 0), rounding=_rounding(node))
+    return arrays.of_row(walk, walk.builder.pool(node.name, value, "mean", window, convention))
 
 
 def read_max_pool(walk: Walk, node: AtenNode) -> Read:
