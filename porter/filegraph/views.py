@@ -181,6 +181,8 @@ class Views:
     def laid(self, value: Value, names: Names) -> View | None:
         """The value with its axes in this order; None where it has other axes."""
         plain = self.of(value).axes
+        if value.is_array:
+            return None
         if plain is None:
             return View(value, None)
         layout = self.layout(len(plain))

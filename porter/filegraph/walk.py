@@ -116,8 +116,7 @@ class Walk(Generic[N]):
     def plain(self, source: Reference) -> View:
         """A value in the file's own layout, by an op if the tensor holds it in another way."""
         view = self.view(source)
-        of_map = len(view.axes or ()) == 4 and not self.views.has_more((view.axes or ((),))[0])
-        array = None if of_map or self.views.op(view) is not None else self.array(source)
+        array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
         return array or self.views.of(self.value(source))
 
     def is_value(self, source: Reference) -> bool:
@@ -169,20 +168,25 @@ class Walk(Generic[N]):
     def kept(self, source: Reference) -> View:
         """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise as `plain`."""
         view = self.view(source)
-        return view if self.views.op(view) is None else self.plain(source)
+        return view if view.value.is_array or self.views.op(view) is None else self.plain(source)
 
     def by_cell(self, source: Reference, place: int = -1) -> View:
-        """As `kept`, but with the channels at a place: where its own layout has others there, as an array."""
+        """As `kept`, but with the channels at a place: as an array, or as a map, where only these have them there."""
         view = self.kept(source)
-        if self.views.has_channels(view, place):
-            return view
-        plain = self.plain(source)
-        array = None if self.views.has_channels(plain, place) or place not in (-1, len(view.axes or ()) - 1) else self.array(source)
-        return array or plain
+        for found in (view, self.plain(source)):
+            if self.views.has_channels(found, place):
+                return found
+        return self.views.of(self.value(source)) if len(view.axes or ()) == 4 else self.plain(source)
 
     def alike(self, sources: Collection[Reference]) -> tuple[list[Value], Names] | None:
         """Values whose tensors have the same axes in one order, and that order; None where they have others."""
         views = [self.kept(source) for source in sources]
+        own = self.views.layout()
+        if any(view.value.is_map and self.views.names(view) == own for view in views):  # what stands beside such a map is one
+            views = [
+                self.views.of(self.value(source)) if view.value.is_array and len(view.axes or ()) == 4 else view
+                for source, view in zip(sources, views, strict=True)
+            ]
         names = self.views.alike(views)
         return None if names is None else ([view.value for view in views], names)
 

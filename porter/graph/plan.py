@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
-from porter.graph.ops import Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Shape
+from porter.graph.ops import Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Shape, is_map
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
 
@@ -71,7 +71,8 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
     if isinstance(op, Flatten):
         return None in inputs[0]
     if isinstance(op, Rearrange):
-        return op.fixes(inputs[0]) or (not capabilities.open_reshapes and op.open_sizes(inputs[0]) > 1)
+        steps = [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
+        return op.fixes(inputs[0]) or any(sizes.count(-1) > 1 for _, sizes in steps)
     stretched = {1} if isinstance(op, Merge | OfArray | MatMul) else set()
     if isinstance(op, OfArray):
         inputs = (*inputs, op.sizes)

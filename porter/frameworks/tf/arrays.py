@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,35 +14,21 @@ CHANNELS_LAST = (1, 2, 0)
 
 
 def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Any], of_map: bool) -> Any:
-    """As Keras's Reshape, Permute and Reshape: what a map is in porter's order, it is in Keras's with its channels last."""
-    value, moves = inputs[0], op.moves
-    split = [moves.split[axis] for axis in CHANNELS_LAST] if of_map else moves.split
-    joined = [moves.joined[axis] for axis in CHANNELS_LAST] if op.map else moves.joined
-    sizes = [value.shape[1:][CHANNELS_LAST.index(axis) if of_map else axis] for axis in range(len(moves.split))]
-    parts, before = moves.parts(sizes), [part for axis in split for part, _ in axis]
-    order = [before.index(part) for axis in joined for part in axis]
-    steps: list[tuple[str, dict[str, Any]]] = []
-    if any(len(axis) != 1 for axis in split):
-        steps.append(("Reshape", {"target_shape": _target(name, [[parts[part]] for part in before])}))
-    if order != sorted(order):
-        steps.append(("Permute", {"dims": tuple(1 + place for place in order)}))
-    if any(len(axis) != 1 for axis in joined):
-        steps.append(("Reshape", {"target_shape": _target(name, [[parts[part] for part in axis] for axis in joined])}))
-    for place, (kind, config) in enumerate(steps or [("Identity", {})], 1):
-        value = maker.layer(kind, name if place >= len(steps) else maker.name(f"{name}_{kind.lower()}"), **config)(value)
-    return value
-
-
-def _target(name: str, axes: Sequence[Sequence[int | None]]) -> tuple[int, ...]:
-    """What a Reshape takes, which finds one open size.
+    """Keras's Reshape, which finds one open size, and Permute.
 
     Raises:
-        GraphError: two are open.
+        GraphError: two sizes are open.
     """
-    found = tuple(-1 if None in axis else math.prod(size or 0 for size in axis) for axis in axes)
-    if found.count(-1) > 1:
-        raise GraphError("Keras reshapes two open sizes for one input size only", where=name, next="give an --input-size")
-    return found
+    value = inputs[0]
+    shape = tuple(value.shape[1:][CHANNELS_LAST.index(axis) if of_map else axis] for axis in range(value.ndim - 1))
+    steps = op.steps(shape, of_map, channels_last=True)
+    for place, (reshapes, numbers) in enumerate(steps, 1):
+        if reshapes and numbers.count(-1) > 1:
+            raise GraphError("Keras reshapes two open sizes for one input size only", where=name, next="give an --input-size")
+        kind = "Reshape" if reshapes else "Permute"
+        config = {"target_shape": numbers} if reshapes else {"dims": tuple(1 + axis for axis in numbers)}
+        value = maker.layer(kind, name if place == len(steps) else maker.name(f"{name}_{kind.lower()}"), **config)(value)
+    return value if steps else maker.layer("Identity", name)(value)
 
 
 def _matmul(maker: LayerMaker, op: ops.MatMul, name: str, inputs: list[Any], of_map: bool) -> Any:

@@ -15,6 +15,8 @@ from porter.graph.ops.kinds import Count, Flag, Function, Kind, Number, Sizes, W
 from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, array_shape, expect_array, expect_known_channels, shape_text
 
 MOST_AXES = 10
+_CHANNELS_LAST = (1, 2, 0)
+"""For each axis of a map of rows, columns, channels its place in porter's order."""
 _GROUP = re.compile(r"\(([^()]*)\)|(\S+)")
 _PART = re.compile(r"([a-z]\w?)(?:=(\d{1,7}))?", re.ASCII)
 
@@ -111,13 +113,29 @@ class Rearrange(KeepsSign, name="rearrange"):
         )
         return stated or (len(self.moves.joined) == 1 and None in shape)
 
-    def open_sizes(self, shape: Shape) -> int:
-        """How many sizes are open in a reshape that splits axes, or in one that joins them; the larger number."""
-        moves = self.moves
-        parts = moves.parts(shape)
-        split = [parts[name] for name in moves.names] if any(len(axis) != 1 for axis in moves.split) else []
-        joined = [_product([parts[name] for name in axis]) for axis in moves.joined if any(len(axis) != 1 for axis in moves.joined)]
-        return max(split.count(None), joined.count(None))
+    def steps(self, shape: Shape, of_map: bool, channels_last: bool = False) -> list[tuple[bool, tuple[int, ...]]]:
+        """The op as reshapes and permutations one after the other, of all axes but the batch.
+
+        Args:
+            shape: of the value; None for open sizes.
+            of_map: the value is a map.
+            channels_last: maps are rows, columns, channels.
+
+        Returns:
+            Whether it is a reshape, and its sizes, -1 for those that are open; otherwise the axis that each axis of the result was.
+        """
+        moves, parts = self.moves, self.moves.parts(shape)
+        split = [moves.split[axis] for axis in _CHANNELS_LAST] if of_map and channels_last else moves.split
+        joined = [moves.joined[axis] for axis in _CHANNELS_LAST] if self.map and channels_last else moves.joined
+        before, after = [name for axis in split for name, _ in axis], [name for axis in joined for name in axis]
+        found: list[tuple[bool, tuple[int, ...]]] = []
+        if before != after:
+            if any(len(axis) != 1 for axis in split):
+                found.append((True, tuple(_stated(parts[name]) for name in before)))
+            found.append((False, tuple(before.index(name) for name in after)))
+        if any(len(axis) != 1 for axis in joined) or (before == after and any(len(axis) != 1 for axis in split)):
+            found.append((True, tuple(_stated(_product([parts[name] for name in axis])) for axis in joined)))
+        return found
 
     @property
     def moves(self) -> Moves:
@@ -275,6 +293,10 @@ class Tokens(Op, name="tokens"):
 
     def tensors(self, channels: int) -> Tensors:
         return {"value": (self.count, channels)}
+
+
+def _stated(size: int | None) -> int:
+    return -1 if size is None else size
 
 
 def _product(sizes: Sequence[int | None]) -> int | None:
