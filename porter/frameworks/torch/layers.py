@@ -224,8 +224,9 @@ def axes_in(side: str) -> list[list[str]]:
 
 
 class Rearrange(nn.Module):
-    """The numbers of x along other axes, as einops writes it without the batch: "c h w -> (h w) c". A split axis has the sizes of
-    its parts in place, of which it may leave out one: "(k=4 c) h w -> k h w c".
+    """The numbers of x along other axes, as einops writes it without the batch: "c h w -> (h w) c".
+    A split axis has the sizes of its parts in place, of which it may leave out one:
+    "(k=4 c) h w -> k h w c".
     """
 
     def __init__(self, pattern: str) -> None:
@@ -245,11 +246,12 @@ class Rearrange(nn.Module):
         if set(self.joined) == {1}:
             return x
         ends = iter(x.shape[1:])
-        return x.reshape(x.shape[0], *[math.prod(next(ends) for _ in range(count)) for count in self.joined])
+        sizes = [math.prod(next(ends) for _ in range(count)) for count in self.joined]
+        return x.reshape(x.shape[0], *sizes)
 
 
 class MatMul(nn.Module):
-    """The matrix product of two values over their last two axes, of which the second one's may be turned."""
+    """The matrix product of two values over their last axes; those of the second may be turned."""
 
     def __init__(self, transpose: bool = False) -> None:
         super().__init__()
