@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from porter.base.errors import GraphError
+from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.maker import LayerMaker
 from porter.graph import Op, ops
 
@@ -64,14 +65,15 @@ def _add_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Any],
     """The array is its product with ones."""
     ones = maker.operation("ones_like", maker.name(f"{name}_ones"), inputs[0])
     array = _product(maker, op.sizes, name, ones, of_map)
-    return maker.operation("add", maker.name(f"{name}_sum"), inputs[0], array)
+    return LAYERS[ops.Add](maker, ops.Add(), maker.name(f"{name}_sum"), [inputs[0], array])
 
 
 def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Any, of_map: bool) -> Any:
     sizes = [sizes[axis] for axis in CHANNELS_LAST] if of_map else sizes
+    for axis, (size, own) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
+        if size not in (1, own):
+            value = maker.operation("repeat", maker.name(f"{name}_wide"), value, size, axis=axis)
     letters = "abcdefgh"[: len(sizes)]
-    if any(size not in (1, own) for size, own in zip(sizes, value.shape[1:], strict=True)):
-        raise GraphError("Keras has no layer that stretches a value to an array", where=name, next="port it to torch or onnx")
     held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1)
     equation = f"z{letters},{held}->z{letters}"
     return maker.layer("EinsumDense", name, equation=equation, output_shape=tuple(value.shape[1:]))(value)
@@ -79,10 +81,8 @@ def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Any, of_
 
 def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Any], of_map: bool) -> Any:
     value = inputs[0]
-    if value.shape[1] is not None and value.shape[1] < op.count:
-        raise GraphError("Keras has no layer for more tokens than the value has", where=name, next="port it to torch or onnx")
-    first = maker.named(value[:, : op.count], maker.name(f"{name}_first"))
-    ones = maker.operation("ones_like", maker.name(f"{name}_ones"), first)
+    cell = maker.operation("max", maker.name(f"{name}_cell"), value, axis=1, keepdims=True)
+    ones = maker.operation("ones_like", maker.name(f"{name}_ones"), cell)
     tokens = _product(maker, (op.count, value.shape[2]), name, ones, False)
     return maker.layer("Concatenate", maker.name(f"{name}_joined"), axis=1)([tokens, value])
 
