@@ -137,16 +137,18 @@ def expect_map(shape: Shape) -> Shape:
 
 
 def expect_channels(*shapes: Shape) -> Shape:
-    """The first shape; none may be an array's."""
+    """The first shape; all are of maps or features, whose channels no size of the input decides."""
     array = next((shape for shape in shapes if isinstance(shape, Axes)), None)
     if array is not None:
         raise GraphError(f"expected a map or features, got an array of {shape_text(array)}", next="put a rearrange before it")
+    for shape in shapes:
+        expect_known_channels(shape)
     return shapes[0]
 
 
 def expect_known_channels(shape: Shape) -> Shape:
-    """For ops with tensors: the channels of an array are no size of the input."""
-    if shape[-1] is None and isinstance(shape, Axes):
+    """For ops with tensors, and those of single channels: their number is not open."""
+    if shape[channels_axis(shape)] is None:
         raise GraphError(
             f"the channels of {shape_text(shape)} depend on the input's size",
             next="state that axis in the rearrange before it, such as `(h=14)`",
