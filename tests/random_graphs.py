@@ -114,10 +114,12 @@ class Sample:
         return rows, columns
 
 
+OFTEN = (*OPS, *["rearrange"] * 2)
+"""Every op, and more often the one that makes the arrays that others take."""
+
+
 @st.composite
-def samples(
-    draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] = tuple(OPS), least: int = 1, most: int = 12
-) -> Sample:
+def samples(draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] = OFTEN, least: int = 1, most: int = 12) -> Sample:
     """Graphs of `least` to `most` nodes of `ops` (names), or fewer where some do not fit, whose sites have an exact form in each
     of `destinations`. Long ones have nearly every op, many short ones have the rare cases."""
     destinations = destinations or (CAPABLE,)
@@ -264,7 +266,7 @@ def _crop_axis(draw: st.DrawFn, shape: Shape) -> Op:
 
 
 def _sizes(draw: st.DrawFn, shape: Shape) -> tuple[int, ...]:
-    return tuple(draw(st.sampled_from([size or 1, 1])) for size in shape)
+    return tuple(draw(st.sampled_from([1, 2] if size == 1 else [size or 1, 1])) for size in shape)
 
 
 def _grouped(draw: st.DrawFn, channels: int) -> tuple[int, int]:

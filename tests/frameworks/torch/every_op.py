@@ -10,6 +10,7 @@ import numpy as np
 from porter.graph import (
     OPS,
     Add,
+    AddArray,
     Affine,
     AsMap,
     AvgPool,
@@ -21,6 +22,7 @@ from porter.graph import (
     Conv,
     ConvTranspose,
     Crop,
+    CropAxis,
     Dense,
     DepthToSpace,
     Divide,
@@ -34,24 +36,30 @@ from porter.graph import (
     GroupNorm,
     HardSigmoid,
     Identity,
+    Join,
     LayerNorm,
     LeakyRelu,
     LocalResponseNorm,
+    MatMul,
     Maximum,
     MaxPool,
     Minimum,
     Multiply,
+    MultiplyArray,
     Op,
     PadChannels,
     PadMap,
+    Rearrange,
     Reduce,
+    ReduceAxis,
     SliceChannels,
     Softplus,
     ThresholdedRelu,
+    Tokens,
     Upsample,
     tensor_shapes,
 )
-from porter.graph.ops import activations
+from porter.graph.ops import OfChannels, activations
 from porter.padding import LOWEST, Convention, Window
 from tests.frameworks.torch.graphs import Writer
 
@@ -81,6 +89,8 @@ OF_VALUES: tuple[Op, ...] = (
     *(SliceChannels(2, 7), SliceChannels(1, 8, 3), SliceChannels(7, 1, -2), SliceChannels(7, -1, -1)),
 )
 """Of maps and of features."""
+OF_CELLS = tuple(op for op in OF_VALUES if not isinstance(op, OfChannels | GroupNorm | PadChannels | SliceChannels))
+"""Of arrays too."""
 
 OF_MAPS: tuple[Op, ...] = (
     *(Conv(4, THREE, Convention("same"), groups=2), MaxPool(THREE, Convention("same", fill=LOWEST)), AvgPool(THREE, Convention())),
@@ -109,7 +119,51 @@ OF_MAPS: tuple[Op, ...] = (
 OF_SEVERAL: tuple[Op, ...] = (Add(), Multiply(), Maximum(), Minimum(), Concat())
 
 
-FLATTENED: tuple[Op, ...] = (Flatten(*SIZE), Flatten(*SIZE, "HWC"))
+ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
+    *(("cells", Rearrange("c h w -> (h w) c"), ("stem",)), ("grid", Rearrange("c h w -> w h c"), ("stem",))),
+    ("lists", Rearrange("c h w -> c (h w)"), ("stem",)),
+    *(
+        ("products", MatMul(), ("lists", "cells")),
+        ("shares", MatMul(True), ("cells", "cells")),
+        ("rows", MatMul(True), ("grid",) * 2),
+    ),
+    *(("mixed", MatMul(), ("cells", "products")), ("turned", Rearrange("w h c -> c h w", map=True), ("grid",))),
+    *(("parts", Rearrange("t (k=4 c) -> k t () c"), ("cells",)), ("whole", Rearrange("k t u c -> (t u) (c k)"), ("parts",))),
+    *(
+        ("longer", Join(0), ("cells", "products", "cells")),
+        ("wider", Join(1), ("cells", "cells")),
+        ("planes", Join(2), ("grid", "grid")),
+    ),
+    *(
+        ("fewer", CropAxis(0, 1, 2), ("cells",)),
+        ("every", CropAxis(1, 1, 0, 3), ("cells",)),
+        ("inner", CropAxis(1, 0, 1, 2), ("grid",)),
+    ),
+    *((f"{function}_{axis}", ReduceAxis(function, axis), ("grid",)) for function in ("mean", "max", "norm") for axis in range(3)),
+    *((f"{function}_cell", ReduceAxis(function, 0), ("cells",)) for function in ("mean", "max", "norm")),
+    *(
+        ("shifted", AddArray((1, 8)), ("cells",)),
+        ("scaled", MultiplyArray((1, 8)), ("cells",)),
+        ("fixed", AddArray((8, 8)), ("products",)),
+    ),
+    *(
+        ("thick", AddArray((8, 1, 1)), ("stem",)),
+        ("thin_rows", MultiplyArray((1, 8)), ("products",)),
+        ("classes", Tokens(2), ("cells",)),
+    ),
+    *(
+        ("one", Rearrange("h c -> () h c"), ("max_0",)),
+        ("sum", Add(), ("grid", "one")),
+        ("more", Dense(3), ("cells",)),
+        ("each", Dense(5, bias=False), ("grid",)),
+    ),
+)
+"""Arrays of a map, each with the values that it reads, also of an open size."""
+
+FLATTENED: tuple[Op, ...] = (
+    *(Flatten(*SIZE), Flatten(*SIZE, "HWC"), Rearrange("c h w -> (w c h)"), Rearrange("c h (w k=2) -> (c k) w h", map=True)),
+    *(AddArray((8, *SIZE)), MultiplyArray((1, 1, SIZE[1]))),
+)
 """These fix the size of the input."""
 
 
@@ -126,8 +180,10 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
     cases += [(Divide(), inputs) for inputs in (("first", "thin"), ("thin", "thin"))]
     cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, Concat)]
+    arrays = [w.add(path, op, *inputs) for path, op, inputs in ARRAYS]
+    cases += [(op, ("cells",)) for op in OF_CELLS]
     paths = [w.add(f"{op.name}_{number}", op, *inputs) for number, (op, inputs) in enumerate(cases)]
-    return replace(w.graph(), output=paths[0], further=tuple(paths[1:]))
+    return replace(w.graph(), output=paths[0], further=(*paths[1:], *arrays))
 
 
 def tensors_of(graph: Graph) -> Mapping[str, Mapping[str, np.ndarray]]:
