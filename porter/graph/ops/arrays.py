@@ -238,7 +238,7 @@ class PadAxis(Op, name="pad_axis"):
 
 @dataclass(frozen=True)
 class ReduceAxis(KeepsSign, name="reduce_axis"):
-    """The mean or the largest value along an axis of an array, which goes."""
+    """The mean, the largest value or the norm along an axis of an array, which goes."""
 
     function: Function
     axis: Whole
