@@ -78,10 +78,25 @@ EXAMPLES: Mapping[str, str] = {
     "channel_shuffle": "{channel_shuffle: x, groups: 2}",
     "depth_to_space": "{depth_to_space: x, block: 2}",
     "upsample": "{upsample: x, rows: 2, columns: 2}",
+    "rearrange": '{rearrange: x, pattern: "c h w -> (h w) c"}',
+    "matmul": "{matmul: x, transpose: true, from: [cells, cells]}",
+    "join": "{join: x, axis: 0, from: [cells, cells]}",
+    "crop_axis": "{crop_axis: x, axis: 0, before: 1, after: 0}",
+    "reduce_axis": "{reduce_axis: x, function: mean, axis: 0}",
+    "add_array": "{add_array: x, sizes: [64, 8]}",
+    "multiply_array": "{multiply_array: x, sizes: [1, 8]}",
+    "tokens": "{tokens: x, count: 1}",
     **{name: f"{{{name}: x, from: [input, a]}}" for name in ("add", "multiply", "divide", "maximum", "minimum", "concat")},
 }
 """A step with each operation that needs an attribute or several inputs; the others are written like a relu."""
-OF_FEATURES = ("dense", "as_map")
+BEFORE: Mapping[str, str] = {
+    **dict.fromkeys(("dense", "as_map"), "{global_avg_pool: features}"),
+    **dict.fromkeys(
+        ("matmul", "join", "crop_axis", "reduce_axis", "add_array", "multiply_array", "tokens"),
+        '{rearrange: cells, pattern: "c h w -> (h w) c"}',
+    ),
+}
+"""What makes the features or the array that an operation takes."""
 RECIPE = """\
 architecture: example
 variants: {{example: {{}}}}
@@ -89,7 +104,7 @@ options: {{bn_epsilon: 1.0e-3}}
 input: {{size: 8, channels: 8}}
 graph:
   - {{relu: a}}
-{features}  - {step}
+{before}  - {step}
 zoos: {{home: {{framework: torch}}}}
 """
 
@@ -100,10 +115,10 @@ def example(name: str) -> str:
 
 def graph_of(name: str) -> Graph:
     """An operation's example at the end of a small network."""
-    features = "  - {global_avg_pool: features}\n" if name in OF_FEATURES else ""
+    before = f"  - {BEFORE[name]}\n" if name in BEFORE else ""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "example.yaml"
-        path.write_text(RECIPE.format(features=features, step=example(name)), encoding="utf-8")
+        path.write_text(RECIPE.format(before=before, step=example(name)), encoding="utf-8")
         recipe = load_recipe(path)
         return expand(recipe.member("example", "home"))
 
