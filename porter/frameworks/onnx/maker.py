@@ -72,6 +72,23 @@ class NodeMaker:
         value = import_onnx().numpy_helper.from_array(np.array([number], self.dtype))
         return self.node("ConstantOfShape", name, shape, value=value)
 
+    def turn_pads(self) -> None:
+        """Makes Pads of some axes pads of all where a Transpose stands in the model and no pool reads them.
+
+        onnxruntime 1.31 moves a Transpose through a Pad as if it stated all axes, and the run fails: "Gather: indices element out
+        of data bounds" (onnxruntime/core/optimizer/transpose_optimization, HandlePad). For a pool, see `pad_by`.
+        """
+        pooled = {node.input[0] for node in self.nodes if node.op_type in ("MaxPool", "AveragePool")}
+        turned = any(node.op_type == "Transpose" for node in self.nodes)
+        for node in self.nodes if turned else ():
+            if node.op_type == "Pad" and node.name not in pooled and node.input[1] in self.constants:
+                amounts, axes = self.constants[node.input[1]], self.constants.pop(node.input[3])
+                rank = 1 + len(self.shapes[node.name]) if node.name in self.shapes else 4
+                whole = np.zeros((2, rank), np.int64)
+                whole[:, axes] = amounts.reshape(2, -1)
+                self.constants[node.input[1]] = whole.reshape(-1)
+                del node.input[3 if node.input[2] else 2 :]
+
     def is_map(self, path: str) -> bool:
         return is_map(self.shapes[path])
 
