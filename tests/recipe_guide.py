@@ -82,6 +82,7 @@ EXAMPLES: Mapping[str, str] = {
     "matmul": "{matmul: x, transpose: true, from: [cells, cells]}",
     "join": "{join: x, axis: 0, from: [cells, cells]}",
     "crop_axis": "{crop_axis: x, axis: 0, before: 1, after: 0}",
+    "pad_axis": "{pad_axis: x, axis: 0, before: 1, after: 0}",
     "reduce_axis": "{reduce_axis: x, function: mean, axis: 0}",
     "add_array": "{add_array: x, sizes: [64, 8]}",
     "multiply_array": "{multiply_array: x, sizes: [1, 8]}",
@@ -92,7 +93,7 @@ EXAMPLES: Mapping[str, str] = {
 BEFORE: Mapping[str, str] = {
     **dict.fromkeys(("dense", "as_map"), "{global_avg_pool: features}"),
     **dict.fromkeys(
-        ("matmul", "join", "crop_axis", "reduce_axis", "add_array", "multiply_array", "tokens"),
+        ("matmul", "join", "crop_axis", "pad_axis", "reduce_axis", "add_array", "multiply_array", "tokens"),
         '{rearrange: cells, pattern: "c h w -> (h w) c"}',
     ),
 }

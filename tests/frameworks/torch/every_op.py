@@ -47,6 +47,7 @@ from porter.graph import (
     Multiply,
     MultiplyArray,
     Op,
+    PadAxis,
     PadChannels,
     PadMap,
     Rearrange,
@@ -139,6 +140,7 @@ ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
         ("every", CropAxis(1, 1, 0, 3), ("cells",)),
         ("inner", CropAxis(1, 0, 1, 2), ("grid",)),
     ),
+    *(("edged", PadAxis(0, 1, 2), ("cells",)), ("walled", PadAxis(2, 0, 1, -0.5), ("grid",))),
     *((f"{function}_{axis}", ReduceAxis(function, axis), ("grid",)) for function in ("mean", "max", "norm") for axis in range(3)),
     *((f"{function}_cell", ReduceAxis(function, 0), ("cells",)) for function in ("mean", "max", "norm")),
     *(
