@@ -438,7 +438,6 @@ def test_float32_graphs_in_float64(tmp_path: Path, case: str) -> None:
 
 FOREIGN: dict[str, Make] = {
     "MirrorPad of channels by symmetric": lambda x: tensorflow().pad(x, [[0, 0]] * 3 + [[1, 1]], "SYMMETRIC"),
-    "a reshape of 12x11x3 to 6x22x3": lambda x: tensorflow().reshape(x, [-1, 6, 22, 3]),
     "Sin": lambda x: tensorflow().sin(x),
     "MatMul with transpose_a": lambda x: tensorflow().matmul(
         tensorflow().reduce_mean(x, [1, 2]), variable("w", 2, 3), transpose_a=True
