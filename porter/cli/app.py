@@ -29,6 +29,7 @@ from porter.cli.arguments import (
     Mapped,
     MaybeFrom,
     Options,
+    Outputs,
     PortFolder,
     Preprocess,
     Recipes,
@@ -93,6 +94,7 @@ def convert(
     ] = False,
     preprocess: Preprocess = None,
     class_names: ClassNames = None,
+    outputs: Outputs = None,
     mapped: Mapped = None,
     options: Options = None,
     fold_bn: Annotated[bool, typer.Option("--fold-bn", help="fold batch norms into the layers before them")] = False,
@@ -290,6 +292,8 @@ def _given(arguments: dict[str, Any], *own: str) -> dict[str, Any]:
         from porter.recipe import split_settings
 
         given["options"] = split_settings(given["options"])
+    if "outputs" in given:
+        given["outputs"] = given["outputs"].split(",")
     return given
 
 

@@ -42,6 +42,10 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe that a file of weights does not record"),
 ]
+Outputs = Annotated[
+    str | None,
+    typer.Option("--outputs", metavar="NAME,...", help="end a FILE's graph at these of its values, which the port then gives"),
+]
 Stock = Annotated[
     str | None,
     typer.Option(

@@ -92,6 +92,7 @@ def convert(
     keep_activation: bool = False,
     preprocess: AnyPath | Mapping[str, Any] | None = None,
     class_names: AnyPath | None = None,
+    outputs: Sequence[str] = (),
     mapped: Sequence[str] = (),
     options: Mapping[str, bool | float | str] | None = None,
     fold_bn: bool = False,
@@ -121,6 +122,8 @@ def convert(
         preprocess: how a photo becomes the input, in place of what the recipe says, such as
             `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or a file of either.
         class_names: a file with the name of a class on each line, in the order of the model's outputs.
+        outputs: the file's names of the values that the port gives, in place of the file's own outputs: the graph ends there. No
+            recipe is used then.
         mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
             `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
         options: of the recipe, instead of the zoo's, if the file of weights does not record them: `{"transform_input": False}`.
@@ -153,12 +156,13 @@ def convert(
     if source is None:
         needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
         file = expect_file(str(subject), folder, [name for name, given in needing.items() if given])
-        wishes = Wishes(keep_background, tuple(mapped), size=size, keep_activation=keep_activation)
+        wishes = Wishes(keep_background, tuple(mapped), size=size, keep_activation=keep_activation, outputs=tuple(outputs))
         opening = partial(open_file, file, wishes, folder)
         name = file.name if file.is_dir() else file.stem
     else:
-        if keep_activation:
-            raise UsageError("a recipe's port gives logits", where="--keep-activation", next="porter convert FILE --to FRAMEWORK")
+        if keep_activation or outputs:
+            where = "--outputs" if outputs else "--keep-activation"
+            raise UsageError("a recipe's port gives logits", where=where, next="porter convert FILE --to FRAMEWORK")
         member = find_member(str(subject), source, folder)
         wishes = Wishes(keep_background, tuple(mapped), choose_options(member.recipe, options or {}))
         pads = parse_padding(padding, member)
@@ -233,6 +237,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),
         mapped=wishes.map,
+        ended_at=wishes.outputs,
         dtype=target.dtype,
         folded=written.folded,
         absorbed=written.absorbed,

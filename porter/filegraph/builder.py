@@ -116,9 +116,11 @@ class Builder:
             return replace(found, clipped=Clipped(values[0], low, high))
         return found
 
-    def foreign(self, name: str, kind: str, *values: Value, tensors: Tensors | None = None) -> Value:
-        """A layer that porter has no op for."""
-        return self.add(name, Foreign(kind), *values, tensors=tensors)
+    def foreign(
+        self, name: str, kind: str, *values: Value, tensors: Tensors | None = None, reads: tuple[str | None, ...] = ()
+    ) -> Value:
+        """A layer that porter has no op for. `reads` are what the file calls its values."""
+        return self.add(name, Foreign(kind, reads), *values, tensors=tensors)
 
     # Windows.
 

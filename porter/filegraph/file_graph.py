@@ -23,9 +23,14 @@ _CANONICAL = "OIMHW"
 
 @dataclass(frozen=True)
 class Foreign:
-    """A layer that porter has no op for, by its framework's name: `Lambda`, `Conv2D with padding 'causal'`."""
+    """A layer that porter has no op for, by its framework's name: `Lambda`, `Conv2D with padding 'causal'`.
+
+    Attributes:
+        reads: what the file calls the node's inputs, in their order.
+    """
 
     kind: str
+    reads: tuple[str | None, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

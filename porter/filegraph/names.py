@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import pairwise
 
+from porter.base.errors import UsageError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.graph import INPUT
+
+OUTPUTS = "--outputs"
+
+
+def expect_values(names: Sequence[str], known: Iterable[str]) -> None:
+    """Expects that a file's graph has values of these names, which a user gives.
+
+    Raises:
+        UsageError: it lacks one of them.
+    """
+    words = sorted(known)
+    lacking = next((name for name in names if name not in set(words)), None)
+    if lacking is not None:
+        near = get_close_matches(lacking, words, 3, 0.5) or words[-3:]
+        message = f"the file's graph has no value '{lacking}'"
+        raise UsageError(message, where=OUTPUTS, next=f"write the file's own name of a value, such as {', '.join(near)}")
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from keyword import iskeyword
 
@@ -15,6 +15,7 @@ from porter.graph.bounds import expect_bounded
 from porter.graph.walks import downstream
 
 LONGEST_PATH = 160
+_MOST_ENDS = 16
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,12 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         kinds = ", ".join(f"'{name}' ({foreign[name]})" for name in first[:5])
         more = f" and {len(first) - 5} more" if len(first) > 5 else ""
         behind = f"; of the nodes behind, {len(foreign) - len(first)} cannot be read" if len(foreign) > len(first) else ""
-        exported = ", or try what model.export('FOLDER') writes, which says what each layer computes"
+        exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
+        ends = _ends_before(file, reached)
+        cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else "save a model that ends before them"
         raise MappingError(
             f"porter has no op for {kinds}{more}{behind}",
-            next="a port without them would be another function: save a model that ends before them"
-            + (exported if file.language == "keras" else ""),
+            next=f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else ""),
         )
     if all(isinstance(node.op, Identity) for node in file.nodes):
         raise MappingError("this model has no layers: it gives its input", next="save a model that computes something")
@@ -86,6 +88,20 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     kept = tuple(node for node in graph.nodes if node.path != output)
     del names[output]
     return Translated(Graph(kept, file.channels, logits), names, last.op_name)
+
+
+def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
+    """The file's names of the values that `refused` nodes read and others give, and of the outputs that are none of theirs; none if
+    the file has no names for them, or they are too many to type.
+    """
+    names: dict[str, None] = {}
+    for node in file.nodes:
+        if node.name in refused:
+            reads = node.op.reads if isinstance(node.op, Foreign) and len(node.op.reads) == len(node.inputs) else ()
+            taps = reads or [file.by_name[name].tap if name in file.by_name else None for name in node.inputs]
+            names |= {tap or "": None for name, tap in zip(node.inputs, taps, strict=True) if name not in refused and name != INPUT}
+    names |= {file.by_name[name].tap or "": None for name in file.outputs if name not in refused}
+    return [] if "" in names or len(names) > _MOST_ENDS else list(names)
 
 
 def _paths(names: Iterable[str]) -> dict[str, str]:

@@ -235,8 +235,9 @@ class Walk(Generic[N]):
     def foreign(self, node: N, kind: str) -> Value:
         """A node that porter has no op for; the roles of its tensors are the last parts of their names."""
         held = self._read_tensors(node) if self.held is None else self.held(node)
-        values = self.values(source for source in node.inputs if self.flow.is_value(source))
-        return self.builder.foreign(node.name, kind, *values, tensors={role: Stored(name) for role, name in held.items()})
+        sources = [source for source in node.inputs if self.flow.is_value(source)]
+        tensors = {role: Stored(name) for role, name in held.items()}
+        return self.builder.foreign(node.name, kind, *self.values(sources), tensors=tensors, reads=tuple(map(self.tap, sources)))
 
     def _read_tensors(self, node: N) -> dict[str, str]:
         found = [self.flow.tensor(source) for source in node.inputs]

@@ -19,6 +19,7 @@ class Wishes:
         options: of the recipe; they override the zoo's own (porter.recipe.choose_options).
         size: from `--input-size`, for a file that states no input size.
         keep_activation: keep the softmax or the sigmoid that gives a file's only output; no recipe is used then.
+        outputs: the file's names of the values that the port gives, instead of the file's own outputs; no recipe is used then.
     """
 
     background: bool = False
@@ -26,6 +27,7 @@ class Wishes:
     options: Mapping[str, Value] = field(default_factory=dict)
     size: Size | None = None
     keep_activation: bool = False
+    outputs: tuple[str, ...] = ()
 
 
 NONE = Wishes()

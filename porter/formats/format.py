@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import Protocol
 
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
@@ -17,7 +18,11 @@ HEAD_BYTES = 4096
 TAIL_BYTES = 8
 ZIP_MAGIC = b"PK\x03\x04"
 
-Reader = Callable[[Path], Checkpoint]
+
+class Reader(Protocol):
+    """Reads a file. `outputs` are names of values of its graph, which it gives in place of its own outputs."""
+
+    def __call__(self, path: Path, /, outputs: Sequence[str] = ()) -> Checkpoint: ...
 
 
 @dataclass(frozen=True)
@@ -95,10 +100,10 @@ class Format:
 
 
 def reader(module: str, function: str) -> Reader:
-    """A function of a module that is imported when the first file is read."""
+    """A function of a module that is imported when the first file is read. It takes `outputs` if its files have graphs."""
 
-    def read(path: Path) -> Checkpoint:
-        found: Checkpoint = getattr(import_module(module), function)(path)
+    def read(path: Path, /, outputs: Sequence[str] = ()) -> Checkpoint:
+        found: Checkpoint = getattr(import_module(module), function)(path, *([outputs] if outputs else []))
         return found
 
     return read

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from porter.base.dtypes import is_floating
-from porter.base.errors import FileError
+from porter.base.errors import FileError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.names import OUTPUTS
 from porter.files import digests
 from porter.formats.limits import most_bytes
 from porter.formats.recognition import READABLE, recognise
@@ -18,12 +20,16 @@ _REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)
 """Names of tensors that have to be real numbers, in PyTorch and in Keras."""
 
 
-def read_checkpoint(path: Path) -> Checkpoint:
+def read_checkpoint(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     """The tensors of a weights file of any name, in any of the formats of porter.formats.recognition.READABLE.
 
     Reading imports torch only for PyTorch's own formats, and TensorFlow only for TensorFlow's.
 
+    Args:
+        outputs: names of values of the file's graph, which ends at them.
+
     Raises:
+        UsageError: the file has no graph that `outputs` could end, or no such values.
         FileError: the file does not exist, is damaged, has a format that porter does not read, or has no tensors it can use.
         MissingFramework: the format is PyTorch's or TensorFlow's own, and that framework is not installed.
     """
@@ -31,7 +37,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if format.read is None:
         readable = f"porter reads {', '.join(format.what for format in READABLE)}"
         raise FileError(f"expected weights, got {format.what}", where=str(path), next=format.advice or readable)
-    checkpoint = format.read(path)
+    if outputs and format.engine is None:
+        raise UsageError(f"{format.what} carries no graph", where=OUTPUTS, next="leave it out, or give a file with a graph")
+    checkpoint = format.read(path, outputs)
     if not checkpoint.tensors and checkpoint.graph is None:
         raise FileError(f"this {checkpoint.format} file holds no tensors", where=str(path), next="save the weights into it")
     total, limit = (
@@ -47,7 +55,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return checkpoint
 
 
-def read_weights(path: Path, with_md5: bool = True) -> Checkpoint:
+def read_weights(path: Path, with_md5: bool = True, outputs: Sequence[str] = ()) -> Checkpoint:
     """As `read_checkpoint`, with the digests of each file: sha256 and, if asked for, md5.
 
     A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
@@ -55,7 +63,7 @@ def read_weights(path: Path, with_md5: bool = True) -> Checkpoint:
     algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
     with ThreadPoolExecutor(1) as beside:
         whole = beside.submit(digests, path, algorithms) if path.is_file() else None
-        checkpoint = read_checkpoint(path)
+        checkpoint = read_checkpoint(path, outputs)
         if whole is not None and not checkpoint.files:
             return replace(checkpoint, digests={checkpoint.path: whole.result()})
     found = {file: digests(file, algorithms) for file in checkpoint.files or (checkpoint.path,)}

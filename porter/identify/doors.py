@@ -118,7 +118,7 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None) ->
         expect_as_made(port, wishes)
         opened = open_port(port, member_of(port.record, recipes))
     else:
-        opened = _open_graph(read_weights(path), wishes, recipes)
+        opened = _open_graph(read_weights(path, outputs=wishes.outputs), wishes, recipes)
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
 
 
@@ -126,7 +126,7 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     """A file by its own graph: as a variant that has it, otherwise under the file's names."""
     if checkpoint.graph is None:
         raise no_graph(checkpoint, recipes)
-    if wishes.keep_activation:
+    if wishes.keep_activation or wishes.outputs:
         return open_graph(checkpoint, wishes)
     ranked = rank(checkpoint, recipes)
     left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)

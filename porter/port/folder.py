@@ -40,9 +40,9 @@ PASSED, AGREES, NOT_MADE = "passed", "agrees with porter's own build, which is n
 
 ORDER = (
     *("format", "architecture", "variant", "zoo", "framework", "graph", "input", "source", "model", "pads", "padding", "options"),
-    *("chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped", "dtype", "preprocess"),
-    *("protocol_by", "labels", "class_names", "classes", "source_classes", "background", "output", "activation", "licence"),
-    *("folded", "absorbed", "evaluated", "stock_class", "stock_arguments", "reference", "parity", "check", "versions"),
+    *("chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped", "ended_at", "dtype"),
+    *("preprocess", "protocol_by", "labels", "class_names", "classes", "source_classes", "background", "output", "activation"),
+    *("licence", "folded", "absorbed", "evaluated", "stock_class", "stock_arguments", "reference", "parity", "check", "versions"),
     *("evaluation", "evaluations", "study"),
 )
 """The keys of port.json in their order."""
@@ -203,6 +203,7 @@ class Record(Facts):
         architecture, variant, zoo: None for a file of a graph that no recipe has.
         model: the sha256 of each file that the port's model consists of, by name.
         chosen: the options that `--option` set.
+        ended_at: the file's names of the values that `--outputs` made the graph's outputs.
         recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe; otherwise None.
         folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
             `--fold-bn`.
@@ -233,6 +234,7 @@ class Record(Facts):
     batches: dict[str, Count]
     tensors: TensorLists
     mapped: tuple[str, ...]
+    ended_at: tuple[str, ...] = ()
     dtype: Dtype
     folded: Mapping[str, str] | None = None
     absorbed: Mapping[str, str] = {}

@@ -23,6 +23,7 @@ def convert(record: Record, folder: str) -> str:
         options += ["--input-size", "any" if size is None else "{}x{}".format(*size)]
         ends = [node["op"] for node in record.graph["nodes"] if node["path"] == record.graph["output"]]
         options += ["--keep-activation"] if record.activation is None and ends in (["softmax"], ["sigmoid"]) else []
+        options += ["--outputs", ",".join(record.ended_at)] if record.ended_at else []
     elif size is None and any(pad.kind in ("dynamic pad layer", "composition") for pad in record.pads):
         options += ["--input-size", "any"]
     elif size is not None and size != native:

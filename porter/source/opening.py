@@ -105,8 +105,8 @@ def expect_as_made(port: Port, wishes: Wishes) -> None:
     """
     expect_no_options(wishes, str(port.folder), "a port's graph is in its port.json")
     taken_off = port.record.activation if wishes.keep_activation else None
-    if wishes.map or taken_off:
-        option = "--map" if wishes.map else "--keep-activation"
+    if wishes.map or wishes.outputs or taken_off:
+        option = "--map" if wishes.map else "--outputs" if wishes.outputs else "--keep-activation"
         reason = (
             f"the port was made without the {taken_off} of its source"
             if taken_off

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, NoOp, Read, begin, read_nodes
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in, with_version
 from porter.formats.keras.layer import Layer, Taken, Walk
@@ -34,7 +35,9 @@ class Named:
     tensors: Mapping[str, str]
 
 
-def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str, version: str | None = None) -> FileGraph | None:
+def read_graph(
+    text: str | bytes, tensors: Mapping[str, Array], where: str, version: str | None = None, outputs: Sequence[str] = ()
+) -> FileGraph | None:
     """The graph of a Keras model's config; None where the model is not made of a list of layers, or takes no image.
 
     Args:
@@ -42,8 +45,10 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str, vers
         tensors: the checkpoint's; nodes name those that they use.
         where: the file, for messages.
         version: of the Keras that wrote the file, as it states it beside the config.
+        outputs: names of layers, at which the graph ends.
 
     Raises:
+        UsageError: the model lacks one of `outputs`.
         FileError: it is not JSON, or not a Keras model's config.
     """
     text = with_version(text, version, where)
@@ -55,6 +60,10 @@ def read_graph(text: str | bytes, tensors: Mapping[str, Array], where: str, vers
         return None
     definition = text.encode() if isinstance(text, str) else text
     calls = name_calls(flow, tensors)
+    if outputs:
+        places = {named.name: place for place, named in enumerate(calls)}
+        expect_values(outputs, places)
+        flow = replace(flow, outputs=tuple(Result(places[name]) for name in outputs))
     graph, anywhere = (_graph(flow, calls, channels, size, tensors, where) for size in ((rows, columns), (None, None)))
     # A graph that is right only at this size, as with a Flatten of a map, differs where the size is unknown.
     return replace(graph, resizable=graph.nodes == anywhere.nodes, definition=definition, language="keras")

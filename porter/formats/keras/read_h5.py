@@ -7,7 +7,7 @@ inside that group (keras/src/legacy/saving/legacy_h5_format.py). A whole model h
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -27,11 +27,13 @@ _Scope = tuple[str, ...]
 _Variables = Mapping[str, h5py.Dataset]
 
 
-def read_h5(path: Path) -> Checkpoint:
-    """Reads a legacy Keras file. Tensors are in the order of its layers; a whole model has its graph in `model_config`.
+def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+    """Reads a legacy Keras file. Tensors are in the order of its layers; a whole model has its graph in `model_config`,
+    which ends at `outputs` if any are named.
 
     Raises:
         FileError: it is damaged or incomplete, lacks tensors, has kernels that Theano flipped, or a `model_config` that is none.
+        UsageError: the model lacks one of `outputs`.
     """
     with hdf5.open_hdf5(path) as file:
         whole = hdf5.has_child(file.root, "model_weights")
@@ -67,7 +69,7 @@ def read_h5(path: Path) -> Checkpoint:
         return replace(checkpoint, scaling=tuple(filter(is_scaling, first)))
     from porter.formats.keras.graph import read_graph
 
-    return replace(checkpoint, graph=read_graph(config, tensors, str(path), version))
+    return replace(checkpoint, graph=read_graph(config, tensors, str(path), version, outputs))
 
 
 def _layers_of(file: hdf5.Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Holder]:

@@ -8,7 +8,7 @@ A layer's variables are at `layers/CLASS_COUNTER/vars/0`, `/1` and so on, and th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -41,11 +41,12 @@ def read_weights_h5(path: Path) -> Checkpoint:
         return _read(file, "keras-weights-h5", {})
 
 
-def read_keras(path: Path) -> Checkpoint:
-    """Reads a `.keras` archive: only its config and its weights, both into memory.
+def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+    """Reads a `.keras` archive: only its config and its weights, both into memory. Its graph ends at `outputs` if any are named.
 
     Raises:
         FileError: it is damaged or incomplete, or a layer has other variables than its config says.
+        UsageError: the model lacks one of `outputs`.
     """
     size = path.stat().st_size
     with open_zip(path, ".keras archive") as archive:
@@ -56,7 +57,7 @@ def read_keras(path: Path) -> Checkpoint:
         image = members.read(_WEIGHTS, most_bytes(size))
     with hdf5.open_hdf5(path, image) as file:
         checkpoint = _read(file, "keras", describe_layers(config, path))
-    return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path), _version(metadata)))
+    return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path), _version(metadata), outputs))
 
 
 def _version(metadata: bytes) -> str | None:

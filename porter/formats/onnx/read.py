@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph
-from porter.filegraph.names import named, titles
+from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
@@ -20,7 +20,7 @@ from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, Refuse, import_onnx, read_message
-from porter.graph.walks import downstream
+from porter.graph.walks import downstream, upstream
 
 _CHANNELS_FIRST = (0, 3, 1, 2)
 _OF_MAPS = frozenset(
@@ -38,11 +38,13 @@ _COUNTS = (1, 3, 4)
 _MOST_NOTES = 5
 
 
-def read_onnx(path: Path) -> Checkpoint:
-    """An ONNX model of one image: its graph, and every tensor of real numbers that it stores.
+def read_onnx(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+    """An ONNX model of one image: its graph, which ends at `outputs` if any are named, and every tensor of real numbers that it
+    stores.
 
     Raises:
         FileError: as porter.formats.onnx.proto.read_message, or the image is given in whole numbers.
+        UsageError: the graph lacks one of `outputs`.
         MissingFramework: the package `onnx` is not installed.
     """
 
@@ -50,13 +52,15 @@ def read_onnx(path: Path) -> Checkpoint:
         return FileError(message, where=str(path), next=next)
 
     try:
-        return _read(path, refuse)
+        return _read(path, refuse, outputs)
     except UnicodeDecodeError:
         raise refuse("a name in the model is not text", "fetch or copy it again") from None
 
 
-def _read(path: Path, refuse: Refuse) -> Checkpoint:
+def _read(path: Path, refuse: Refuse, outputs: Sequence[str]) -> Checkpoint:
     message = read_message(path, refuse)
+    if outputs:
+        _end_at(message.proto.graph, outputs, [name for name in message.given if name])
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
     images = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"]
     if len(images) != 1 or len(images[0].type.tensor_type.shape.dim) != 4:
@@ -78,12 +82,23 @@ def _read(path: Path, refuse: Refuse) -> Checkpoint:
     return Checkpoint(path, "onnx", None, every, notes, graph=graph, files=message.files, stated=said)
 
 
+def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
+    """Makes values the outputs of a graph."""
+    expect_values(outputs, known)
+    kind = graph.output[0].type.tensor_type.elem_type if graph.output else 0
+    del graph.output[:]
+    for name in outputs:
+        graph.output.add(name=name).type.tensor_type.elem_type = kind
+
+
 def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Mapping[str, str], list[str]]:
     """The graph, what its definition states besides (constants that a port says more exactly, and the image's layout), and which of
     the model's outputs are not the graph's, in words.
     """
     nodes = message.nodes
-    live = downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], [image.name])
+    outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
+    needed = upstream((name for name, _ in outputs.values()), lambda name: [source for source, _ in nodes[name].inputs])
+    live = needed & downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], [image.name])
     flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size), operands)
     sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in image.type.tensor_type.shape.dim]
     last = _channels_last(nodes, image.name, sizes)
@@ -93,7 +108,6 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     walk = begin(flow, given, message.arrays)
     walk.tap = {source: name for name, source in reversed([*message.given.items()])}.get  # a copy's name comes after the first
     read_nodes(walk, READERS.get)
-    outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
     ends = {end: name for name, end in outputs.items()}
     left_out = [
         f"without its output '{escaped(name)}', which is " + (f"'{escaped(ends[end])}'" if flow.is_value(end) else "a constant")

@@ -14,6 +14,7 @@ from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.names import expect_values
 from porter.formats.limits import most_bytes
 from porter.formats.protobuf import MOST_PARTS, parse
 from porter.formats.tensorflow import import_tensorflow
@@ -31,11 +32,13 @@ _MOST_PARTS = 8 * MOST_PARTS
 """A node has more of them than in ONNX: three for each attribute. Keras writes each function of a model several times."""
 
 
-def read_frozen_graph(path: Path) -> Checkpoint:
-    """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at the nodes that nothing reads.
+def read_frozen_graph(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+    """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at `outputs`, otherwise at the
+    nodes that nothing reads.
 
     Raises:
         FileError: it is no GraphDef, too large or damaged, or has variables without values.
+        UsageError: the graph lacks one of `outputs`.
         MissingFramework: TensorFlow is not installed.
     """
     refuse = _refusal(path)
@@ -48,7 +51,7 @@ def read_frozen_graph(path: Path) -> Checkpoint:
     if image is None:
         return Checkpoint(path, "frozen-graph", "tf", _constants(nodes, budget, refuse), notes)
     plain = _in_order(nodes, refuse)
-    ends = _ends(plain, called, inlined.moved, image)
+    ends = _named(outputs, plain, inlined.moved, image) if outputs else _ends(plain, called, inlined.moved, image)
     ended = [name for name, _ in ends]
     unfrozen = [node.name for node in ordered(plain, ended, refuse).values() if node.op in VARIABLE_OPS]
     if unfrozen:
@@ -58,13 +61,15 @@ def read_frozen_graph(path: Path) -> Checkpoint:
     return Checkpoint(path, "frozen-graph", "tf", tensors, (*notes, _span(image, ends)), graph=found)
 
 
-def read_saved_model(path: Path) -> Checkpoint:
-    """A SavedModel, named by its folder or its saved_model.pb: the graph of its signature `serving_default`.
+def read_saved_model(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+    """A SavedModel, named by its folder or its saved_model.pb: the graph of its signature `serving_default`, which ends at
+    `outputs` if any are named.
 
     TF 2's functions are inlined, and variables take their values from the folder `variables`.
 
     Raises:
         FileError: it is no SavedModel, has no graph to serve, or its variables are incomplete or damaged.
+        UsageError: the graph lacks one of `outputs`.
         MissingFramework: TensorFlow is not installed.
     """
     file = path / "saved_model.pb" if path.is_dir() else path
@@ -75,8 +80,8 @@ def read_saved_model(path: Path) -> Checkpoint:
     name, signature = _signature(meta)
     called = parse_nodes(meta.graph_def.node, refuse)
     given = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.outputs.items()}
-    outputs = [given[key] for key in sorted(given, key=_in_words)]
-    asked_for = [source for source, _ in outputs] or list(called)
+    signed = [given[key] for key in sorted(given, key=_in_words)]
+    asked_for = [source for source, _ in signed] or list(called)
     called = ordered(called, [*asked_for, *sorted(run_for(called, asked_for))], refuse)
     inlined = inline_functions(called, meta.graph_def.library.function, refuse)
     nodes, moved = inlined.nodes, inlined.moved
@@ -88,10 +93,12 @@ def read_saved_model(path: Path) -> Checkpoint:
         weights = read_tf_checkpoint(stored)
         return replace(weights, path=path, format="saved-model", notes=(*notes, *weights.notes), files=(file, *weights.files))
     plain = _in_order(nodes, refuse)
-    if signature is None:
+    if outputs:
+        ends = _named(outputs, plain, moved, image)
+    elif signature is None:
         ends = _ends(plain, called, moved, image)
     else:
-        ends = within_network(plain, image, [moved.get(source, source) for source in outputs])
+        ends = within_network(plain, image, [moved.get(source, source) for source in signed])
     if not ends:
         raise FileError("no output of the SavedModel depends on the image", where=str(path), next="export it again")
     ended = [name for name, _ in ends]
@@ -136,6 +143,16 @@ def _ends(
         by_call.setdefault(source[0], []).append(end)
     given = [by_call.get(name) or given_by(called[name]) for name in loose_ends(called, image)]
     return within_network(nodes, image, chain.from_iterable(given))
+
+
+def _named(
+    names: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], image: str
+) -> list[Reference]:
+    """The values of these names: `conv`, `split:1`."""
+    known = {**{(name, 0): (name, 0) for name in nodes}, **moved}
+    asked = [parse_reference(name) for name in names]
+    expect_values([name for name, _ in asked], (name for name, _ in known))
+    return within_network(nodes, image, (known.get(source, source) for source in asked))
 
 
 def _span(image: str, ends: Sequence[Reference]) -> str:

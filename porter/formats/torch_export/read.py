@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,8 +13,8 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
-from porter.filegraph.file_graph import FileGraph, Foreign
-from porter.filegraph.names import named, titles
+from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
+from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.to_graph import to_graph
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.limits import most_bytes
@@ -27,25 +27,27 @@ from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.nodes import AtenNode, Program, read_program
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
-from porter.graph.walks import downstream
+from porter.graph.walks import downstream, upstream
 from porter.padding import Size
 
 LANGUAGE = "torch-export"
 
+_TAP = "value_"
 _CHECKS = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
 """Ops with which a program checks sizes as it runs."""
 
 
-def read_export(path: Path) -> Checkpoint:
-    """A program of one image: its graph, and the tensors of its state_dict.
+def read_export(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+    """A program of one image: its graph, which ends at `outputs` if any are named, and the tensors of its state_dict.
 
     Raises:
         FileError: as porter.formats.torch_export.archive.read_archive, or the program is damaged.
+        UsageError: the program lacks one of `outputs`.
         MissingFramework: the archive is of torch 2.8 or older, and torch is not installed.
     """
     archive = read_archive(path)
     with _refusing_damage(path):
-        graph = _graph(archive, path)
+        graph = _graph(archive, path, outputs)
     if isinstance(graph, str):
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"read without the graph: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
@@ -53,9 +55,13 @@ def read_export(path: Path) -> Checkpoint:
     return Checkpoint(path, "torch-export", "torch", {**archive.tensors, **graph.evaluated}, (note,), graph=graph)
 
 
-def _graph(archive: Archive, path: Path) -> FileGraph | str:
+def _graph(archive: Archive, path: Path, outputs: Sequence[str]) -> FileGraph | str:
     """The graph of an archive's program, or why it is not read, in words."""
     program = read_program(archive.program)
+    if outputs:
+        names = tuple(name.removeprefix(_TAP) for name in outputs)
+        expect_values(names, program.given)
+        program = replace(program, outputs=names)
     lacking = sorted({*program.stored.values()} - archive.tensors.keys())
     if lacking:
         raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=str(path), next=SAVE)
@@ -119,7 +125,9 @@ def _read_graph(
         foreign: why nodes cannot be ported, by name.
     """
     nodes, image = program.nodes, program.images[0]
-    live = downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
+    ends = [program.given[name] for name in program.outputs]
+    needed = upstream((name for name, _ in ends), lambda name: [source for source, _ in nodes[name].inputs])
+    live = needed & downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
     flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size))
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
@@ -128,7 +136,7 @@ def _read_graph(
     walk.repeats = partial(_repeats, nodes)
     walk.tap = {source: name for name, source in program.given.items()}.get
     read_nodes(walk, lambda op: (lambda walk, node: foreign.get(node.name) or READERS[op](walk, node)) if op in READERS else None)
-    found = walk.builder.finish(walk.ends(program.given[name] for name in program.outputs))
+    found = walk.builder.finish(walk.ends(ends))
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     kept = {node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes}
     paths = {name: (*filter(None, node.module.split(".")), node.op) for name, node in kept.items()}
@@ -153,17 +161,17 @@ def _live_inputs(nodes: Mapping[str, AtenNode], name: str) -> list[str]:
 
 def _with_own_names(graph: FileGraph, stored: Mapping[str, str]) -> FileGraph:
     """The graph with the state_dict's names of tensors, and taps that can be names of modules."""
-    nodes = (
-        replace(
-            node,
-            tap=None if node.tap is None else tap_of(node.tap),
-            tensors={role: replace(tensor, name=stored[tensor.name]) for role, tensor in node.tensors.items()},
-        )
-        for node in graph.nodes
-    )
-    return replace(graph, nodes=tuple(nodes))
+
+    def read(node: FileNode) -> FileNode:
+        op = node.op
+        if isinstance(op, Foreign):
+            op = replace(op, reads=tuple(name and tap_of(name) for name in op.reads))
+        tensors = {role: replace(tensor, name=stored[tensor.name]) for role, tensor in node.tensors.items()}
+        return replace(node, op=op, tap=node.tap and tap_of(node.tap), tensors=tensors)
+
+    return replace(graph, nodes=tuple(map(read, graph.nodes)))
 
 
 def tap_of(name: str) -> str:
     """The name of a value as a tap: torch's modules have attributes, such as `to`, that their parts cannot be named after."""
-    return f"value_{name}"
+    return f"{_TAP}{name}"

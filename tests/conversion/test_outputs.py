@@ -1,0 +1,143 @@
+"""`--outputs`: a file whose graph goes on where porter has no op is ported up to the values that a user names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from porter.port import read_port
+from porter.reporting.commands import convert as convert_line
+from tests.conftest import Cli, refused
+
+SIZE = 24
+pytestmark = pytest.mark.usefixtures("one_recipe")
+
+
+def of_torch(path: Path) -> Path:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem = torch.nn.Conv2d(3, 6, 3, 2, 1)
+            self.head = torch.nn.Conv2d(6, 8, 3, 2, 1)
+
+        def forward(self, image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            found = self.head(self.stem(image).relu())
+            scores = found.flatten(2).transpose(1, 2).softmax(-1)
+            return torch.topk(scores.cumsum(1), 5).values, found
+
+    torch.manual_seed(0)
+    torch.export.save(torch.export.export(Net().eval(), (torch.rand(1, 3, SIZE, SIZE),)), path.with_suffix(".pt2"))
+    return path.with_suffix(".pt2")
+
+
+def of_onnx(path: Path) -> Path:
+    onnx = pytest.importorskip("onnx")
+    text = f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        net (float[1,3,{SIZE},{SIZE}] image) => (int64[n,3] picked, float[1,6,11,11] low)
+        <int64[3] cells = {{1, 4, 121}}, int64[3] kinds = {{1, 2, 121}}, int64[1] most = {{5}}>
+        {{
+            low = Conv <strides = [2,2]> (image, stem)
+            places, marks = Split <axis = 1> (low, parts)
+            square = Reshape (places, cells)
+            boxes = Transpose <perm = [0,2,1]> (square)
+            scores = Reshape (marks, kinds)
+            picked = NonMaxSuppression (boxes, scores, most)
+        }}"""
+    model: Any = onnx.parser.parse_model(text)
+    kernel = np.random.default_rng(0).standard_normal((6, 3, 3, 3)).astype(np.float32)
+    stored = (onnx.numpy_helper.from_array(kernel, "stem"), onnx.numpy_helper.from_array(np.array([4, 2]), "parts"))
+    model.graph.initializer.extend(stored)
+    onnx.save(model, path.with_suffix(".onnx"))
+    return path.with_suffix(".onnx")
+
+
+def keras_model() -> Any:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    image = keras.Input((SIZE, SIZE, 3))
+    low = keras.layers.Conv2D(6, 3, strides=2, padding="same", name="stem")(image)
+    length = keras.layers.UnitNormalization(name="length")(keras.layers.ReLU(name="relu")(low))
+    return keras.Model(image, [keras.layers.GlobalMaxPooling2D(name="most")(length), low])
+
+
+def of_keras(path: Path) -> Path:
+    keras_model().save(path.with_suffix(".keras"))
+    return path.with_suffix(".keras")
+
+
+def of_keras_h5(path: Path) -> Path:
+    keras_model().save(path.with_suffix(".h5"))
+    return path.with_suffix(".h5")
+
+
+def graph() -> tuple[Any, Any]:
+    import tensorflow as tf
+
+    kernel = tf.Variable(np.random.default_rng(0).standard_normal((3, 3, 3, 6)), dtype=tf.float32)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, SIZE, SIZE, 3])])
+    def net(image: Any) -> Any:
+        low = tf.nn.relu(tf.nn.conv2d(image, kernel, 2, "SAME"), name="low")
+        return {"sums": tf.cumsum(tf.reduce_mean(low, [1, 2]), axis=1), "low": tf.nn.max_pool2d(low, 2, 2, "SAME")}
+
+    return net, kernel
+
+
+def of_saved_model(path: Path) -> Path:
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.net, module.kernel = graph()
+    tf.saved_model.save(module, str(path))
+    return path
+
+
+def of_frozen_graph(path: Path) -> Path:
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    net, kernel = graph()
+    frozen = convert_variables_to_constants_v2(net.get_concrete_function()).graph.as_graph_def()
+    del kernel  # a function holds its variables only while something else does
+    path.with_suffix(".pb").write_bytes(frozen.SerializeToString())
+    return path.with_suffix(".pb")
+
+
+FILES = (of_torch, of_onnx, of_keras, of_keras_h5, of_saved_model, of_frozen_graph)
+
+
+@pytest.mark.parametrize("make", FILES, ids=lambda make: make.__name__)
+def test_the_cut_that_a_refusal_proposes_works(make: Callable[[Path], Path], tmp_path: Path, cli: Cli) -> None:
+    file = make(tmp_path / "net")
+    ran = cli("convert", file, "--to", "torch", "--out", "port")
+    refused(ran, "porter has no op for", "ends the graph before them")
+    (names,) = re.findall(r"--outputs (\S+) ends", ran.err)
+    made = cli("convert", file, "--to", "torch", "--outputs", names, "--out", "port")
+    assert made.status == 0 and "float64: same function as the file's own graph" in made.out, made.err
+    port, one = read_port(tmp_path / "port"), read_port(tmp_path / "port").record
+    assert one.ended_at == tuple(names.split(",")) and len(port.graph.outputs) == names.count(",") + 1
+    assert cli("verify", "port", "--weights", file).status == 0
+    assert cli(*shlex.split(convert_line(one, "again"))[1:], "--no-check").status == 0
+    two = read_port(tmp_path / "again").record
+    assert (one.graph, one.model, one.ended_at) == (two.graph, two.model, two.ended_at)
+
+
+def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:
+    file = of_onnx(tmp_path / "net")
+    refused(cli("convert", file, "--to", "torch", "--outputs", "lo"), "no value 'lo' (write the file's own name", "such as low")
+    ran = cli("convert", "resnet18", "--from", "torch", "--to", "tf", "--outputs", "low")
+    refused(ran, "--outputs: a recipe's port gives logits")
+    assert cli("convert", file, "--to", "torch", "--outputs", "low", "--out", "port").status == 0
+    refused(cli("convert", "port", "--to", "tf", "--outputs", "low"), "--outputs", "leave out --outputs, or convert net.onnx")
+    numbers = tmp_path / "net.npz"
+    np.savez(numbers, kernel=np.zeros(3))
+    refused(cli("convert", numbers, "--to", "torch", "--outputs", "low"), "--outputs: ", "carries no graph")
