@@ -49,8 +49,8 @@ class Original(NamedTuple):
 _LOAD_IMG = "test_preprocess.py::test_pil_kernels_are_load_imgs_bit_for_bit"
 _INTERPOLATE = Original(
     "`torch.nn.functional.interpolate` of floats with antialias=True, rounded",
-    "bit for bit but for sums in the middle between two levels, which torch adds up in an order of its own: one value in 60,000",
-    ("test_resampling.py::test_torch_resampling_is_interpolates_but_for_ties",),
+    "bit for bit where the processor has AVX2; torch's code for others rounds one value in 60,000 to another level",
+    ("test_resampling.py::test_torch_resampling_is_interpolates_bit_for_bit",),
 )
 _PIL = (
     "test_preprocess.py::test_pil_protocols_are_torchvisions_bit_for_bit",

@@ -11,6 +11,7 @@ _COEFFICIENT_BITS = 11
 
 _Taps = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]
 _Weights = tuple[NDArray[np.intp], NDArray[np.float32]]
+_TorchWeights = tuple[NDArray[np.intp], NDArray[np.float32], NDArray[np.intp]]
 
 
 def opencv_cubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
@@ -118,7 +119,7 @@ def tf_antialiased(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArra
 def torch_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
     """torch.nn.functional.interpolate of H x W x C bytes as floats with antialias=True, rounded: across, then down.
 
-    torch adds up in an order that depends on the processor, so that one value in 30,000 is another by one level.
+    The sums are those of torch on processors with AVX2. On others one value in 30,000 is another by one level.
     """
     return _torch(pixels, rows, columns, _triangle, 1)
 
@@ -132,9 +133,27 @@ _Kernel = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 
 
 def _torch(pixels: NDArray[np.uint8], rows: int, columns: int, kernel: _Kernel, reach: int) -> NDArray[np.uint8]:
-    wide = _gathered(pixels.astype(np.float32), _torch_weights(pixels.shape[1], columns, kernel, reach), axis=1)
-    values = _gathered(wide, _torch_weights(pixels.shape[0], rows, kernel, reach), axis=0)
+    wide = _gathered_by_torch(pixels, _torch_weights(pixels.shape[1], columns, kernel, reach), axis=1)
+    values = _gathered_by_torch(wide, _torch_weights(pixels.shape[0], rows, kernel, reach), axis=0)
     return np.rint(np.clip(values, 0, 255)).astype(np.uint8)
+
+
+def _gathered_by_torch(values: NDArray[np.generic], weights: _TorchWeights, axis: int) -> NDArray[np.float32]:
+    """As `_gathered`, rounded as torch's loop over the cells after the first: its compiled code multiplies four at once and adds
+    these rounded products one by one; what is left of a cell's four is fused, so only the sum is rounded.
+    """
+    cells, shares, used = weights
+    shape = [-1 if axis == number else 1 for number in range(3)]
+    fused_from = 1 + (used - 1) // 4 * 4
+    exact = values.astype(np.float64)
+    total = np.zeros((), np.float32)
+    for number, (cell, share) in enumerate(zip(cells, shares, strict=True)):
+        product = exact.take(cell, axis)
+        product *= share.reshape(shape)
+        np.copyto(product, product.astype(np.float32), where=(number < fused_from).reshape(shape))
+        product += total
+        total = product.astype(np.float32)
+    return total
 
 
 def _gathered(values: NDArray[np.float32], weights: _Weights, axis: int) -> NDArray[np.float32]:
@@ -165,18 +184,21 @@ def _tf_weights(size: int, target: int) -> _Weights:
     return np.minimum(cells, size - 1), weights * (one / _added(weights))
 
 
-def _torch_weights(size: int, target: int, kernel: _Kernel, reach: int) -> _Weights:
-    """As `_tf_weights`, in UpSampleKernel.cpp's `_compute_indices_weights_aa`."""
-    half, ratio = np.float32(0.5), np.float32(size) / np.float32(target)
+def _torch_weights(size: int, target: int, kernel: _Kernel, reach: int) -> _TorchWeights:
+    """As `_tf_weights`, in UpSampleKernel.cpp's `_compute_indices_weights_aa`, whose numbers 0.5 and 1.0 are doubles. The third
+    is the number of source cells of each target cell; further ones have no weight.
+    """
+    ratio = np.float32(size) / np.float32(target)
     stretch = max(ratio, np.float32(1))
     support = np.float32(reach) * stretch
-    centre = ratio * (np.arange(target, dtype=np.float32) + half)
-    first = np.maximum((centre - support + half).astype(np.intp), 0)
-    end = np.minimum((centre + support + half).astype(np.intp), size)
+    centre = (float(ratio) * (np.arange(target) + 0.5)).astype(np.float32)
+    first = np.maximum(((centre - support).astype(np.float64) + 0.5).astype(np.intp), 0)
+    end = np.minimum(((centre + support).astype(np.float64) + 0.5).astype(np.intp), size)
     cells = first + np.arange((end - first).max())[:, None]
-    weights = kernel((cells.astype(np.float32) - centre + half) * (np.float32(1) / stretch))
+    apart = (cells.astype(np.float32) - centre).astype(np.float64) + 0.5
+    weights = kernel((apart * np.float32(1 / float(stretch))).astype(np.float32))
     weights[cells >= end] = 0
-    return np.minimum(cells, size - 1), weights / _added(weights)
+    return np.minimum(cells, size - 1), weights / _added(weights), end - first
 
 
 def _added(weights: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -193,6 +215,11 @@ def _triangle(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _keys(x: NDArray[np.float32]) -> NDArray[np.float32]:
     a, x = np.float32(-0.5), np.abs(x)
-    near = ((a + 2) * x - (a + 3)) * x * x + 1
-    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    near = _fused(_fused(a + 2, x, -(a + 3)) * x, x, np.float32(1))
+    far = _fused(_fused(_fused(a, x, -5 * a), x, 8 * a), x, -4 * a)
     return np.where(x < 1, near, np.where(x < 2, far, np.float32(0)))
+
+
+def _fused(first: NDArray[np.float32] | np.float32, second: NDArray[np.float32], third: np.float32) -> NDArray[np.float32]:
+    """first * second + third, rounded once."""
+    return (np.asarray(first, np.float64) * second + third).astype(np.float32)
