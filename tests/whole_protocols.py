@@ -1,4 +1,5 @@
-"""Every resampling with every way of resizing, from a photo's file to the input: by the libraries, and by `porter eval`.
+"""Every resampling with every way of resizing, and every zoo's protocol, from a photo's file to the input: by the libraries, and
+by `porter eval`.
 
 scripts/protocols compares them on a folder of photos, tests/evaluation/test_inputs.py on three.
 """
@@ -6,8 +7,9 @@ scripts/protocols compares them on a folder of photos, tests/evaluation/test_inp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +19,13 @@ from PIL import Image
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import Feed, batches
 from porter.data.preprocess import Preprocess
+from porter.data.statements import in_words
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 from porter.frameworks.torch.evaluate import make_classifier
 from tests import originals
+from tests.protocol_guide import uses
+from tests.zoo_protocols import input_of
 
 Values = NDArray[np.float32]
 Way = tuple[str, str]
@@ -54,8 +59,8 @@ PROTOCOLS: Mapping[Way, Preprocess] = {
         Preprocess("none", SIDE, "none", **_IMAGENET),
     )
 }
-EXACT = frozenset(way for way in PROTOCOLS if not way[0].startswith(("torch", "opencv")))
-"""Those whose inputs are the library's to the last bit; docs/protocols.md says why the others are not."""
+EXACT = frozenset(way for way in PROTOCOLS if way[0] != "opencv_cubic")
+"""Those whose inputs are the library's to the last bit; docs/protocols.md says why OpenCV's are not."""
 
 
 def original(file: Path, way: Way) -> Values:
@@ -128,6 +133,25 @@ def _tensorflow(file: Path, interpolation: str, resize: str) -> Values:
     resized = tf.image.resize(image, shape, antialias=interpolation == "tf_antialiased")
     top, left = (shape[0] - SIDE) // 2, (shape[1] - SIDE) // 2
     return _keras_scaled(resized[top : top + SIDE, left : left + SIDE].numpy())
+
+
+class Whole(NamedTuple):
+    """A protocol, and what its own library makes of a file."""
+
+    name: str
+    protocol: Preprocess
+    original: Callable[[Path], Values]
+
+
+def all_protocols() -> Iterator[Whole]:
+    for way, protocol in PROTOCOLS.items():
+        yield Whole(", ".join(f"`{word}`" for word in way), protocol, partial(original, way=way))
+    by_protocol: dict[Preprocess, list[Any]] = {}
+    for use in uses():
+        by_protocol.setdefault(use.protocol, []).append(use)
+    for protocol, those in by_protocol.items():
+        zoos = ", ".join(sorted({use.zoo for use in those}))
+        yield Whole(f"{zoos}: {in_words(protocol, 1)}", protocol, partial(input_of, use=those[0]))
 
 
 class _Inputs(torch.nn.Module):
