@@ -83,7 +83,7 @@ def _is_there(text: str) -> bool:
 
 
 def _pairs(text: str) -> Iterator[tuple[str, Any]]:
-    """`mean=0.5,0.5,0.4,std=1`: a part without a name belongs to the name before it."""
+    """`mean=0.5,0.5,0.4,std=1`: a part without a name belongs to the name before it. Three numbers may stand in brackets."""
     values: dict[str, list[str]] = {}
     name = ""
     for part in text.replace("\n", ",").split(","):
@@ -91,7 +91,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
         name = before.strip() if equals else name
         values.setdefault(name, []).append(value.strip())
     for name, parts in values.items():
-        yield name, [part for part in parts if part] if name in _TRIPLES else ",".join(parts)
+        yield name, list(filter(None, (part.strip("[]() ") for part in parts))) if name in _TRIPLES else ",".join(parts)
 
 
 def _protocol(stated: Mapping[str, Any]) -> Preprocess:
@@ -113,7 +113,13 @@ def _value(name: str, value: Any) -> Any:
             return tuple(numbers * 3 if len(numbers) == 1 else numbers)
         return _NUMBERS[name](value) if name in _NUMBERS else str(value)
     except (TypeError, ValueError, OverflowError):
-        what = "one number or three" if name in _TRIPLES else "a whole number" if _NUMBERS[name] is int else "a number"
+        what = (
+            f"one number or three, as {name}=0.5,0.4,0.3"
+            if name in _TRIPLES
+            else "a whole number"
+            if _NUMBERS[name] is int
+            else "a number"
+        )
         raise RecipeError(f"'{name}' is {what}, got '{value}'") from None
 
 

@@ -136,7 +136,11 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     except PorterError as error:  # the recipe may be the one that was meant for this file
         error.next = "; ".join(filter(None, (error.next, *left_out)))
         raise
-    notes = [f"it is {opened.member.name}: the recipe's names, labels and protocol are used"] if opened.member else []
+    notes = (
+        [f"it is {opened.member.name}: the recipe's names are used, and its labels and protocol unless others are stated"]
+        if opened.member
+        else []
+    )
     notes += [f"its {opened.facts.activation} is taken off: --keep-activation keeps it"] if opened.facts.activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
     stated, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)

@@ -14,6 +14,7 @@ from porter.data.preprocess import Preprocess
 from porter.data.statements import example, read_preprocess, stated as written
 
 KERAS = Preprocess("squash", 96, "tf_bilinear", divide=127.5, mean=(1, 1, 1))
+SCALED = Preprocess("squash", 96, "tf_bilinear", mean=(127.5, 127.5, 127.5), std=(127.5, 127.5, 127.5))
 TORCH = Preprocess(
     "shorter_side",
     256,
@@ -37,6 +38,7 @@ TORCH = Preprocess(
             "mean=0.485,0.456,0.406,std=0.2,0.3,0.4",
             TORCH,
         ),
+        ("resize=squash,size=96,interpolation=tf_bilinear,mean=[127.5, 127.5,127.5],std=(127.5,)", SCALED),
         (json.dumps(asdict(TORCH)), TORCH),
         (asdict(KERAS), KERAS),
         ({"resize": "none", "size": 32, "mean": [1, 2, 3]}, Preprocess("none", 32, "none", mean=(1, 2, 3))),
