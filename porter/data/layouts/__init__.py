@@ -211,10 +211,11 @@ def _in_folder(path: Path, split: str | None, classes: Classes) -> Found:
     seen = [f"{len(listing.photos):,} photos lie in no class folder"] if listing.photos else []
     if listing.folders:
         seen.append(f"no photos in the folders {listed(listing.folders)}")
-    if packed := [name for name in listing.others if name.endswith(_COMPRESSED)]:
-        seen.append(f"compressed files are not read: {listed(packed)}")
-    if shards:
-        seen.append(f"these do not begin as TFRecord files do: {listed([file.name for file in shards])}")
+    packed_shards = [file.name for file in shards if unpacker(file)]
+    if packed := [*(name for name in listing.others if name.endswith(_COMPRESSED)), *packed_shards]:
+        seen.append(f"compressed files are not read, so unpack them: {listed(packed)}")
+    if strange := [file.name for file in shards if file.name not in packed_shards]:
+        seen.append(f"these do not begin as TFRecord files do: {listed(strange)}")
     raise FileError("; ".join(seen) or "there are no photos", where=str(path), next=_NEXT)
 
 

@@ -257,7 +257,7 @@ def test_paths_without_photos_are_refused(tmp_path: Path) -> None:
         ("empty", "there are no photos"),
         ("notes.txt", "it is no folder, no tar, no TFRecord file and no Parquet file"),
         ("photo", "1 photos lie in no class folder"),
-        ("packed", r"compressed files are not read: val_images\.tar\.gz"),
+        ("packed", r"compressed files are not read, so unpack them: val_images\.tar\.gz"),
         ("strange", "none of the 1 photos can be scored: 'folder' is no class"),
     ]:
         with pytest.raises(FileError, match=message):

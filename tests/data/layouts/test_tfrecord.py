@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -155,6 +156,10 @@ def test_no_shard_is_left_out_in_silence(tmp_path: Path) -> None:
     for path in paths:
         path.write_bytes(b"nothing of a record")
     with pytest.raises(FileError, match=f"do not begin as TFRecord files do: {paths[0].name}"):
+        opened(tmp_path)
+    for path in paths:
+        path.write_bytes(gzip.compress(b"whole"))
+    with pytest.raises(FileError, match=f"compressed files are not read, so unpack them: {paths[0].name}"):
         opened(tmp_path)
 
 
