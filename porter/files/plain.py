@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -22,5 +23,7 @@ def expect_plain(path: Path) -> None:
     Raises:
         FileError: nothing, a link, a pipe, a device or a folder stands there.
     """
+    if not os.path.lexists(path):
+        raise FileError("there is no such file", where=str(path), next="check the path")
     if not is_plain(path):
         raise FileError("this is not a plain file", where=str(path), next="put the file itself there, not a link to it")

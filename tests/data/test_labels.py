@@ -79,6 +79,8 @@ def test_what_is_no_file_of_labels(content: bytes, words: str, tmp_path: Path) -
     (tmp_path / "link.txt").symlink_to(tmp_path / "flowers.txt")
     with pytest.raises(FileError, match="not a plain file"):
         read_labels(tmp_path / "link.txt")
+    with pytest.raises(FileError, match="there is no such file"):
+        read_labels(tmp_path / "nothing.txt")
 
 
 def test_a_file_of_labels_is_not_called_as_imagenets_are(tmp_path: Path) -> None:
