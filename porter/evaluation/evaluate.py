@@ -314,19 +314,23 @@ def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
 
 
 def _written(port: Port, photos: PhotoSet, measured: Measured, found: Evaluation) -> Evaluation:
-    """Puts the figures into the port's folder; where the record's are of more photos, measured in the same way, only a line. Where
-    that is so, or the folder cannot be written, a warning beside the figures says so.
+    """Puts the figures into the port's folder; where the record's are of more photos, measured in the same way, only a line. A
+    warning beside the figures says so, as it does where they replace those of more photos, or the folder cannot be written.
     """
     kept = port.record.evaluation
     images = kept.get("images") if kept else None
+    larger = isinstance(images, int) and images > found.images
     try:
-        if kept is not None and isinstance(images, int) and images > found.images and _alike(kept, found):
+        if kept is not None and larger and _alike(kept, found):
             update_record(port.folder, "evaluation", kept, found.line())
             return _warned(found, f"the port's record and report keep the figures of {images:,} photos; these are in its list")
         write_details(port, photos.photos, measured.scored, measured.compared)
         update_record(port.folder, "evaluation", found.summary(), found.line())
     except FileError as error:
         return _warned(found, f"the figures are not in the port's folder: {error}")
+    if larger:
+        whose = f"those of {images:,} photos, which were measured otherwise and stay in its list"
+        return _warned(found, f"the port's record and report have these figures now, and not {whose}")
     return found
 
 

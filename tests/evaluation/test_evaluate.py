@@ -273,7 +273,9 @@ def test_fewer_photos_do_not_replace_more(mine: Made, tmp_path: Path) -> None:
     )  # the first was a mistake
     other = read_port(mine.port).record
     assert other.evaluation is not None and (other.evaluation["images"], other.evaluation["protocol"]) == (3, squashed.protocol)
-    assert len(other.evaluations) == 4 and not squashed.warnings
+    assert len(other.evaluations) == 4
+    (said,) = squashed.warnings
+    assert f"and not those of {PHOTOS + len(BROKEN)} photos, which were measured otherwise" in said
 
     with (tmp_path / "seen.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
