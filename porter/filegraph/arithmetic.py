@@ -43,7 +43,15 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
         return None
     first = walk.flow.is_value(sources[0])
     live, other = sources if first else sources[::-1]
-    return combine_constant(walk, node, kind, walk.kept(live), other, first)
+    return combine_constant(walk, node, kind, walk.kept(_narrow(walk, live, other)), other, first)
+
+
+def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
+    """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1 themselves."""
+    before, sizes = walk.stretched.get(source, (source, ()))
+    given, shape = walk.sizes(before), walk.flow.shape(other)
+    fits = sizes and given and shape and all(one in (1, size) for one, size in zip(shape[::-1], sizes[::-1], strict=False))
+    return before if fits and given and shape and np.broadcast_shapes(given, shape) == sizes else source
 
 
 def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool = True) -> Read:
@@ -58,16 +66,18 @@ def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Refer
 def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool) -> Read:
     """A stored array with a number of its own in each place."""
     lacking = f"{node.op} by something that is not one number per channel"
-    biased = _with_tensor(walk, node, kind, view.value, other) if kind == "Add" and _fits(walk, view, other) else None
-    if biased is not None:
-        return walk.views.like(view, biased)
+    numbers, origin = walk.flow.shape(other), walk.flow.origin(other)
+    if kind == "Add" and numbers and walk.views.along_channels(view, numbers) and (held := walk.flow.constants.declared(origin)):
+        biased = walk.builder.bias(node.name, view.value, Stored(origin, "O" * len(held)))
+        if biased is not None:
+            return walk.views.like(view, biased)
     if not first and kind == "Sub":
         kind, view = "Add", walk.views.like(view, walk.builder.affine(f"{node.name}:negative", view.value, (-1.0,), (0.0,)))
     elif not first and kind == "Div":
         return lacking
-    if view.value.is_map and walk.views.names(view) == ("batch", "channels", "rows", "columns"):
+    if view.value.is_map and walk.views.names(view) == walk.views.layout():
         value = arrays.with_array(walk, node.name, kind, view.value, other)
-        return walk.views.like(view, value) if value else lacking
+        return walk.views.of(value) if value else lacking  # of other sizes, if the array stretches it
     array = walk.as_array(f"{node.name}:array", view)
     value = arrays.with_array(walk, node.name, kind, array.value, other) if array is not None else None
     return arrays.like(walk, array, value) if array is not None and value else lacking

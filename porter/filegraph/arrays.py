@@ -55,9 +55,22 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
         if len(found) > 1 or axis or sources[-1] not in values:
             return f"{node.op} with a constant"
         return _with_tokens(walk, node, found[0], sources[:-1])
-    if len(found) == 1:
-        return found[0]
-    return like(walk, found[0], walk.builder.add(node.name, Join(axis), *(view.value for view in found)))
+    return _joined(walk, node, found, axis)
+
+
+def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+    """Arrays one after the other along a new axis, which has this place."""
+    wide = [walk.view(source).with_axes([place]) for source in sources]
+    found = [array for view in wide if view and (array := walk.as_array(f"{node.name}:array", view)) is not None]
+    if len(found) < len(sources):
+        return f"{node.op} along the batch, or of values whose batch is moved"
+    return _joined(walk, node, found, place_in(found[0], place))
+
+
+def _joined(walk: Walk[N], node: N, views: Sequence[View], axis: int) -> View:
+    if len(views) == 1:
+        return views[0]
+    return like(walk, views[0], walk.builder.add(node.name, Join(axis), *(view.value for view in views)))
 
 
 def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]) -> Read:
@@ -215,23 +228,44 @@ def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
     return found.transposed([places.index(axis) for axis in range(len(places))])
 
 
-def matmul(walk: Walk[N], node: N, sources: Sequence[Reference]) -> Read:
-    """The product of two values over their last two axes."""
-    first = walk.array(sources[0])
-    whole = walk.view(sources[1])
-    rank = len(whole.axes or ())
-    turned = whole.transposed([*range(rank - 2), rank - 1, rank - 2]) if rank > 2 else None
-    held = walk.settled_array(turned) if turned is not None else None  # what is turned in the file, is not turned again
-    second = held or walk.array(sources[1])
+def matmul(walk: Walk[N], node: N, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)) -> Read:
+    """The product of two values over their last two axes, or over these axes `turned`."""
+    views = []
+    for source, turns, is_held in zip(sources, turned, (False, True), strict=True):
+        view = walk.view(source)
+        if not turns and not (is_held and _turned(walk, view) is not None):
+            walk.array(source)
+        views.append(_with_last_turned(view) if turns else view)
+    found = [view for view in views if view is not None]
+    return product(walk, node, found) if len(found) == len(views) else f"{node.op} of values of fewer than two axes"
+
+
+def product(walk: Walk[N], node: N, views: Sequence[View]) -> Read:
+    """As `matmul`, of views."""
+    rank, held = len(views[1].axes or ()), _turned(walk, views[1])
+    first, second = walk.as_array(f"{node.name}:first", views[0]), held or walk.as_array(f"{node.name}:second", views[1])
     if first is None or second is None or len(first.axes or ()) != rank or rank < 3:
         return f"{node.op} of values of different axes"
     value = walk.builder.add(node.name, MatMul(held is not None), first.value, second.value)
     return walk.views.led(value, len(value.shape or ()) - rank + 1)
 
 
-def attention(walk: Walk[N], node: N, sources: Sequence[Reference], mask: Reference | None, scale: float | None) -> Read:
-    """softmax(scale * q @ k^T + mask) @ v over the last two axes; the usual scale is one over the root of q's channels."""
-    query, key, value = (walk.array(source) for source in sources)
+def _turned(walk: Walk[N], view: View) -> View | None:
+    """An array that a file turns for a product, before that: what is turned in the file, is not turned again."""
+    turned = _with_last_turned(view)
+    return walk.settled_array(turned) if turned is not None else None
+
+
+def _with_last_turned(view: View) -> View | None:
+    rank = len(view.axes or ())
+    return view.transposed([*range(rank - 2), rank - 1, rank - 2]) if rank > 2 else None
+
+
+def attention(walk: Walk[N], node: N, heads: Sequence[View | None], mask: Reference | None, scale: float | None) -> Read:
+    """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays; the usual scale is one over the
+    root of q's channels.
+    """
+    query, key, value = heads
     if query is None or key is None or value is None or not query.value.channels:
         return f"{node.op} of values of different axes"
     factor = scale if scale is not None else 1 / math.sqrt(query.value.channels)
@@ -266,7 +300,7 @@ def merge(walk: Walk[N], node: N, op: Merge | None, sources: Sequence[Reference]
 
 
 def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
-    """A value, whose axes are its tensor's, and a stored array; None where it does not fit."""
+    """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the file's own layout."""
     tensor, rank, numbers = walk.flow.weights(other), len(value.shape or ()), walk.flow.value(other)
     if tensor is None and numbers is not None:
         walk.flow.evaluated[f"{name}:stored"] = numbers
@@ -288,8 +322,12 @@ def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Referen
             walk.flow.evaluated[stored] = -wide if kind == "Sub" else 1 / wide
         if not np.isfinite(walk.flow.evaluated[stored]).all():
             return None
+    axes = ""
+    if value.is_map and walk.builder.order == "HWC":
+        axes = "".join(axis for axis, size in zip("HWI", sizes, strict=True) if size != 1)
+        sizes = (sizes[2], *sizes[:2])
     op = AddArray(sizes) if kind in ("Add", "Sub") else MultiplyArray(sizes)
-    return walk.builder.add(name, op, value, tensors={"value": Stored(stored)})
+    return walk.builder.add(name, op, value, tensors={"value": Stored(stored, axes)})
 
 
 def like(walk: Walk[N], view: View, value: Value) -> View:

@@ -60,7 +60,7 @@ def _quotient(first: Numbers, second: Numbers) -> Numbers:
 
 ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum, "Min": np.minimum, "Pow": np.power},
-    **{"Div": _quotient, "FloorDiv": np.floor_divide, "FloorMod": np.mod, "Equal": np.equal, "Neg": np.negative},
+    **{"Div": _quotient, "FloorDiv": np.floor_divide, "FloorMod": np.mod, "Equal": np.equal, "Less": np.less, "Neg": np.negative},
     **{"Sqrt": np.sqrt, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil},
     "SquaredDifference": lambda x, other: np.square(x - other),
     **{"Reciprocal": lambda x: 1 / x, "Rsqrt": lambda x: 1 / np.sqrt(x), "Where": lambda test, x, other: np.where(test, x, other)},

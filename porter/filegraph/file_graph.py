@@ -7,13 +7,16 @@ the layer that applies it, and leaves out layers that do nothing in inference (d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.base.dtypes import Array
-from porter.base.errors import MappingError, MissingFramework
-from porter.graph import USUAL_MOMENTUM, BatchNorm, Op
+from porter.base.errors import GraphError, MappingError, MissingFramework
+from porter.graph import INPUT, USUAL_MOMENTUM, BatchNorm, Op, Shape
+from porter.graph.ops import Axes
 from porter.graph.walks import upstream
 from porter.padding import Size
 from porter.padding.sizes import InputSizes
@@ -41,7 +44,9 @@ class Stored:
         name: in the checkpoint.
         axes: one letter for each axis, in the file's order: O units or filters, I input channels of a group, H rows, W columns,
             M the multiplier of a depthwise kernel, whose I are all channels. The letters of a transposed convolution are those of
-            the convolution that it is the gradient of: O its input channels, I its filters. Empty: a number for each channel.
+            the convolution that it is the gradient of: O its input channels, I its filters. Several axes of one letter are one
+            axis in porter, such as the heads of an attention and their units. Axes of one cell may have none. Empty: a number for
+            each channel, or porter's own axes.
     """
 
     name: str
@@ -110,6 +115,17 @@ class FileGraph:
     def by_name(self) -> Mapping[str, FileNode]:
         return {node.name: node for node in self.nodes}
 
+    @cached_property
+    def arrays(self) -> frozenset[str]:
+        """The taps of values that are no maps, whatever axes they have."""
+        known: dict[str, Shape] = {INPUT: (self.channels, *self.size)}
+        for node in self.nodes:
+            inputs = [known[name] for name in node.inputs if name in known]
+            if not isinstance(node.op, Foreign) and len(inputs) == len(node.inputs):
+                with suppress(GraphError):  # a file may state sizes that the input leaves open
+                    known[node.name] = node.op.shape(*inputs)
+        return frozenset(node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes))
+
     @property
     def shown(self) -> list[str]:
         """The taps of all nodes that are not foreign and do not follow a foreign node. Other nodes are never compared.
@@ -149,6 +165,7 @@ def canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
         MappingError: the array has another number of axes than the file's reader stated.
     """
     if stored.axes:
+        array = array if array.ndim == len(stored.axes) else array.squeeze()
         if array.ndim != len(stored.axes):
             raise MappingError(f"tensor '{stored.name}': expected {len(stored.axes)} axes ({stored.axes}), got shape {array.shape}")
         # With a multiplier, each channel has M filters of its own: I×M×1×H×W.
@@ -156,5 +173,9 @@ def canonical(array: Array, stored: Stored, shape: tuple[int, ...]) -> Array:
         array = array.transpose(sorted(range(array.ndim), key=lambda axis: order.index(stored.axes[axis])))
         if "M" in stored.axes:
             array = array.reshape(-1, 1, *array.shape[2:])
+        elif len({*stored.axes}) < len(stored.axes):
+            letters = sorted(stored.axes, key=order.index)
+            runs = [(letters.index(letter), letters.count(letter)) for letter in dict.fromkeys(letters)]
+            array = array.reshape([math.prod(array.shape[start : start + count]) for start, count in runs])
     fits = [size for size in array.shape if size != 1] == [size for size in shape if size != 1]
     return array.reshape(shape) if fits else array

@@ -92,7 +92,8 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> R
     times = [size if old == 1 and size > 1 else 1 for size, old in zip(wanted, known, strict=True)]
     if any(size not in (-1, 1, old) for size, old in zip(wanted, known, strict=True) if old != 1):
         return None
-    walk.stretched[node.name, 0] = source, tuple(size * count for size, count in zip(known, times, strict=True))
+    before = walk.stretched.get(source, (source, ()))[0]
+    walk.stretched[node.name, 0] = before, tuple(size * count for size, count in zip(known, times, strict=True))
     if not walk.flow.is_value(source):
         return f"{node.op} of a constant"
     expect_known(times)
@@ -187,8 +188,8 @@ def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int
 
 
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
-    """Values one after the other along a new axis, which has this place: their channels, of which the axis counts the parts."""
-    return _stacked(walk, node, [walk.kept(source) for source in sources], place)
+    """Values one after the other along a new axis, which has this place; of maps their channels, of which it counts the parts."""
+    return _stacked(walk, node, [walk.kept(source) for source in sources], place) or arrays.stack(walk, node, sources, place)
 
 
 def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:

@@ -110,7 +110,7 @@ class Walk(Generic[N]):
         """A value as a map or features, by an op if the tensor holds it in another way."""
         view = self.view(source)
         if source not in self._settled:
-            self._settled[source] = self.views.settled(source[0], view, self.tap(source))
+            self._settled[source] = self.views.settled(source[0], view, self._tap_of(view, source))
         return self._settled[source]
 
     def plain(self, source: Reference) -> View:
@@ -145,7 +145,13 @@ class Walk(Generic[N]):
 
     def array(self, source: Reference) -> View | None:
         """A value as an array with its tensor's axes, or as features; None where porter has no op for that."""
-        return self.as_array(source[0], self.view(source), self.tap(source))
+        view = self.view(source)
+        return self.as_array(source[0], view, self._tap_of(view, source))
+
+    def _tap_of(self, view: View, source: Reference) -> str | None:
+        """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own layout."""
+        held, tap = self.builder.nodes.get(view.value.node), self.tap(source)
+        return None if held is not None and held.tap == tap else tap
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View | None:
         """As `array`, of a view; `name` is of the op that makes the array."""
@@ -205,14 +211,14 @@ class Walk(Generic[N]):
         return [self.value(source) for source in sources]
 
     def ends(self, sources: Iterable[Reference]) -> list[Value]:
-        """The values of a graph's outputs, each once, without those that are constants. One that is neither a map nor features in
-        the file's own layout is an array.
+        """The values of a graph's outputs, each once, without those that are constants. What is neither a map nor features in the
+        file's own layout, and what is an array already, is an array.
         """
         return [self._end(source) for source in dict.fromkeys(sources) if self.flow.is_value(source)]
 
     def _end(self, source: Reference) -> Value:
         view = self.view(source)
-        array = self.array(source) if self.views.op(view) is None else None
+        array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
         return array.value if array is not None and len(array.value.shape or ()) == len(view.axes or ()) - 1 else self.value(source)
 
     def give(self, node: N, given: Sequence[Read]) -> None:

@@ -154,8 +154,8 @@ def read_attention(walk: Walk, node: AtenNode) -> Read:
     """scaled_dot_product_attention without dropout."""
     if node.arguments.get("is_causal") or node.arguments.get("enable_gqa") or node.arguments.get("dropout_p"):
         return f"{node.op} that is causal, of grouped queries or with dropout"
-    sources = [node.arguments[name] for name in ("query", "key", "value")]
-    return arrays.attention(walk, node, sources, node.arguments.get("attn_mask"), node.arguments.get("scale"))
+    heads = [walk.array(node.arguments[name]) for name in ("query", "key", "value")]
+    return arrays.attention(walk, node, heads, node.arguments.get("attn_mask"), node.arguments.get("scale"))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:

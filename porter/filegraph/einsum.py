@@ -1,0 +1,117 @@
+"""Sums of products by an equation such as `abc,cd->abd`: the layers of an attention as Keras, TensorFlow and others write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from porter.filegraph import arrays
+from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.views import View
+from porter.filegraph.walk import Read, Walk
+
+
+class Equation(NamedTuple):
+    """The axes of two operands and of the result, a letter for each."""
+
+    first: str
+    second: str
+    result: str
+
+
+class Kernel(NamedTuple):
+    """A stored operand, and what is added to the result, with the axes that only the operand has."""
+
+    name: str
+    shape: tuple[int, ...]
+    bias: str | None = None
+
+
+def read_equation(text: str, rank: int) -> Equation | None:
+    """None for other than two operands, and where an operand has a letter twice, or axes without one.
+
+    Args:
+        rank: of the first operand. Its axes without a letter, written as an ellipsis, get one.
+    """
+    first, rest = text.replace(" ", "").partition(",")[::2]
+    unnamed = "".join(each for each in "ABCDEFGHIJ" if each not in text)[: max(rank - len(first) + 3, 0)]
+    inputs, _, result = f"{first},{rest}".replace("...", unnamed).partition("->")
+    sides = (*inputs.split(","), result)
+    return Equation(*sides) if len(sides) == 3 and all(each.isalpha() and len({*each}) == len(each) for each in sides) else None
+
+
+def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> Read:
+    """The product of two values, or of a value and a stored kernel."""
+    equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
+    if equation is None or len(sources) != 2:
+        return _unsaid(node, text)
+    if all(map(walk.is_value, sources)):
+        return _of_values(walk, node, equation, sources) or _unsaid(node, text)
+    if not walk.is_value(sources[0]):
+        equation, sources = Equation(equation.second, equation.first, equation.result), sources[::-1]
+    tensor = walk.flow.weights(sources[1])
+    kernel = Kernel(tensor.name, tensor.shape) if tensor is not None else None
+    return (kernel and with_kernel(walk, node.name, walk.kept(sources[0]), equation, kernel)) or _unsaid(node, text)
+
+
+def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
+    """A dense layer over axes of a value, whose features and whose units may be several axes; None where it is another product."""
+    x, held, result = equation
+    summed, units = [axis for axis in held if axis in x], [axis for axis in held if axis not in x]
+    kept = [axis for axis in x if axis not in held]
+    if not (summed and kept) or sorted(result) != sorted(kept + units) or len(kernel.shape) != len(held):
+        return None
+    sizes = _sizes(x, view) | dict(zip(held, kernel.shape, strict=True))
+    flat = _joined(view, x, [*([axis] for axis in kept), summed], sizes)
+    if flat is not None and not walk.views.has_channels(flat, -1):
+        flat = walk.as_array(f"{name}:taken", flat)
+    if flat is None or not walk.views.has_channels(flat, -1):
+        return None
+    tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in held))}
+    if kernel.bias is not None:
+        tensors["bias"] = Stored(kernel.bias, "O" * len(units))
+    value = walk.builder.dense(name, flat.value, math.prod(sizes[axis] for axis in units), tensors)
+    return _apart(walk.views.like(flat, value), kept + units, result, sizes)
+
+
+def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference]) -> View | None:
+    x, y, result = equation
+    views = [walk.kept(source) for source in sources]
+    shared, summed = [axis for axis in x if axis in y and axis in result], [axis for axis in x if axis in y and axis not in result]
+    left, right = ([axis for axis in one if axis not in other] for one, other in ((x, y), (y, x)))
+    if sorted(result) != sorted(shared + left + right) or not (shared and summed):
+        return None
+    sizes = _sizes(x, views[0]) | _sizes(y, views[1])
+    of_batch = {letter for letter, axis in zip(x, views[0].axes or (), strict=False) if any(piece.axis == "N" for piece in axis)}
+    shared.sort(key=lambda axis: axis not in of_batch)
+    first = _joined(views[0], x, [*([axis] for axis in shared), left, summed], sizes)
+    second = _joined(views[1], y, [*([axis] for axis in shared), summed, right], sizes)
+    if first is None or second is None:
+        return None
+    found = arrays.product(walk, node, (first, second))
+    return _apart(found, shared + left + right, result, sizes) if isinstance(found, View) else None
+
+
+def _sizes(letters: str, view: View) -> dict[str, int]:
+    sizes = view.sizes or ()
+    return dict(zip(letters, sizes, strict=True)) if len(letters) == len(sizes) else {}
+
+
+def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> View | None:
+    """The tensor with these axes, of which each is several of its own, outermost first."""
+    if view.axes is None or len(view.axes) != len(letters):
+        return None
+    turned = view.transposed([letters.index(axis) for axes in wanted for axis in axes])
+    return turned and turned.reshaped([math.prod(sizes[axis] for axis in axes) for axes in wanted])
+
+
+def _apart(view: View, letters: Sequence[str], result: str, sizes: Mapping[str, int]) -> View | None:
+    """The tensor with its joined axes apart, in the order of the result."""
+    split = view.reshaped([sizes[axis] for axis in letters])
+    return split and split.transposed([letters.index(axis) for axis in result])
+
+
+def _unsaid(node: N, text: str) -> str:
+    return f"{node.op} by '{text:.40}'"
