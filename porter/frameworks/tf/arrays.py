@@ -50,10 +50,7 @@ def _pad_axis(maker: LayerMaker, op: ops.PadAxis, name: str, inputs: list[Any], 
 
 
 def _reduce_axis(maker: LayerMaker, op: ops.ReduceAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
-    if op.function != "norm":
-        return maker.operation(op.function, name, inputs[0], axis=1 + op.axis)
-    squares = maker.operation("square", maker.name(f"{name}_squares"), inputs[0])
-    return maker.operation("sqrt", name, maker.operation("sum", maker.name(f"{name}_sum"), squares, axis=1 + op.axis))
+    return maker.operation(op.function, name, inputs[0], axis=1 + op.axis)
 
 
 def _multiply_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Any], of_map: bool) -> Any:

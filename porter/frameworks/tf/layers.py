@@ -87,10 +87,7 @@ def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs:
 
 def _reduce(maker: LayerMaker, op: ops.Reduce, name: str, inputs: list[Any]) -> Any:
     axis = {"rows": 1, "columns": 2, "channels": 3}[op.axis]
-    if op.function != "norm":
-        return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
-    squares = maker.operation("square", maker.name(f"{name}_squares"), inputs[0])
-    return maker.operation("sqrt", name, maker.operation("sum", maker.name(f"{name}_sum"), squares, axis=axis, keepdims=True))
+    return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
 
 
 def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Any]) -> Any:
