@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from porter.filegraph.views import View
-from porter.filegraph.walk import NoOp, apply
+from porter.filegraph.moves import softmax
+from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, number
 from porter.graph import Op, ops
-
-
-def _softmax(layer: Layer) -> Op:
-    layer.expect_last_axis()
-    return ops.Softmax()
-
 
 # The destination takes an op's last name.
 ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
@@ -29,7 +23,7 @@ ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
     "silu": ops.Swish(),
     "hard_swish": ops.HardSwish(),
     "hard_silu": ops.HardSwish(),
-    "softmax": _softmax,
+    "softmax": ops.Softmax(),
     "elu": lambda layer: ops.Elu(number(layer.first_of("alpha", default=1.0))),
     "gelu": lambda layer: ops.Gelu(bool(layer.arguments.get("approximate"))),
     "leaky_relu": lambda layer: ops.LeakyRelu(number(layer.first_of("negative_slope", "alpha", default=0.2))),
@@ -51,7 +45,7 @@ def activation_name(value: Any) -> str | None:
     return value.removeprefix("keras.applications.mobilenet.").removeprefix("keras.activations.")
 
 
-def activated(layer: Layer) -> View:
+def activated(layer: Layer) -> Read:
     """The value of the activation that `layer.op` names.
 
     Raises:
@@ -60,5 +54,9 @@ def activated(layer: Layer) -> View:
     found = ACTIVATIONS.get(layer.op)
     if found is None:
         raise NoOp(f"activation '{layer.op:.60}'")
-    op = found if isinstance(found, Op) else found(layer)
-    return layer.each(op) if isinstance(op, ops.Softmax) else apply(layer.walk, layer, layer.source, op)
+    if layer.op == "softmax":
+        axis = layer.arguments.get("axis", -1)
+        if type(axis) is not int:
+            raise NoOp(f"softmax over axis {axis!r:.40}")
+        return softmax(layer.walk, layer, layer.source, axis)
+    return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))

@@ -35,13 +35,19 @@ CLASSES: Mapping[str, LayerClass] = {
     "DepthwiseConv2D": LayerClass((*_CONVOLUTION, "depth_multiplier"), ("depthwise_kernel", "bias")),
     "ELU": LayerClass(("alpha",)),
     "Flatten": LayerClass(("data_format",)),
+    "GlobalAveragePooling1D": LayerClass(("data_format", "keepdims")),
     "GlobalAveragePooling2D": LayerClass(("data_format", "keepdims")),
+    "GlobalMaxPooling1D": LayerClass(("data_format", "keepdims")),
     "GlobalMaxPooling2D": LayerClass(("data_format", "keepdims")),
     "GroupNormalization": LayerClass((*_AFFINE, "groups"), _NORM),
     "LayerNormalization": LayerClass(_AFFINE, _NORM),
     "MaxPooling2D": LayerClass((*_WINDOW, "pool_size")),
     "Maximum": LayerClass(),
     "Minimum": LayerClass(),
+    "MultiHeadAttention": LayerClass(
+        ("num_heads", "key_dim", "value_dim", "use_bias", "output_shape", "attention_axes"),
+        tuple(f"{part}/{name}" for part in ("query", "key", "value", "output") for name in _WEIGHTS),
+    ),
     "Multiply": LayerClass(),
     "Normalization": LayerClass(("axis", "invert"), ("mean", "variance", "count")),
     "PReLU": LayerClass(("shared_axes",), ("alpha",)),
@@ -61,5 +67,8 @@ VARIABLES: Mapping[str, tuple[str, ...]] = {
     "LayerScale": ("gamma",),  # keras.applications' own; a whole model calls it as Keras happens to number it
 }
 """The variables that porter knows, of the layers that have any."""
-COUNTED = {snake_case(kind): names for kind, names in VARIABLES.items()}
-"""The same by the words with which Keras counts layers."""
+COUNTED = {
+    **{snake_case(kind): names for kind, names in VARIABLES.items()},
+    **{f"{before}{part}_dense": _WEIGHTS for part in ("query", "key", "value", "output") for before in ("", "_")},
+}
+"""The same by the words with which Keras counts layers, and those of the layers in a MultiHeadAttention."""

@@ -25,9 +25,10 @@ _SHAPES = ("batch_shape", "batch_input_shape", "build_input_shape")
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a call: the call's place in Flow.calls, -1 for the model's input."""
+    """The result of a call: the call's place in Flow.calls, -1 for the model's input, and which of its results."""
 
     call: int
+    output: int = 0
 
 
 SOURCE = Result(-1)
@@ -244,8 +245,14 @@ def _add(calls: list[Call], call: Call) -> Result:
 
 
 def _pick(values: Sequence[Result], output: int) -> Result:
-    """One output of a call. porter has no op for a layer with several, so one node represents all of them."""
-    return values[output] if len(values) > 1 else values[0]
+    """One output of a call, or of a model.
+
+    Raises:
+        ValueError: it is no place.
+    """
+    if type(output) is not int or output < 0 or (output and values == [SOURCE]):
+        raise ValueError(f"no call gives output {output!r:.20}")
+    return values[output] if len(values) > 1 or not output else Result(values[0].call, output)
 
 
 class _Resolver:

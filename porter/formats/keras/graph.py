@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
+from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, NoOp, Read, begin, read_nodes
+from porter.formats.keras.activations import activation_name
+from porter.formats.keras.arrays import PARTS, stored_array
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in, with_version
 from porter.formats.keras.layer import Layer, Taken, Walk
 from porter.formats.keras.layers import FUSING, SEVERAL, holds_tensors, is_in_training, read_activation, read_layer
 from porter.formats.keras.naming import name_layers
 from porter.formats.keras.operations import read_operation
+from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import operation_name
 from porter.padding import Size
 
-_OPERANDS = ("x", "x1", "inputs", "y", "x2")
-"""Keywords of an operation that are operands, in their order."""
+_OPERANDS = ("x", "x1", "inputs", "y", "x2", "query", "value", "key")
+"""Keywords of an operation, or of an attention, that are operands, in their order."""
 _IMAGE: Reference = ("", 0)
 
 
@@ -39,6 +45,8 @@ def read_graph(
     text: str | bytes, tensors: Mapping[str, Array], where: str, version: str | None = None, outputs: Sequence[str] = ()
 ) -> FileGraph | None:
     """The graph of a Keras model's config; None where the model is not made of a list of layers, or takes no image.
+
+    Constants of the config that are arrays are tensors of the graph's own, in `evaluated`.
 
     Args:
         text: the config as JSON, which the graph keeps as its definition.
@@ -69,11 +77,16 @@ def read_graph(
     return replace(graph, resizable=graph.nodes == anywhere.nodes, definition=definition, language="keras")
 
 
+def with_graph(checkpoint: Checkpoint, graph: FileGraph | None) -> Checkpoint:
+    """The checkpoint with its graph, and with the tensors that the graph has of its own."""
+    return replace(checkpoint, graph=graph, tensors={**checkpoint.tensors, **(graph.evaluated if graph is not None else {})})
+
+
 def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: Mapping[str, Array], where: str) -> FileGraph:
     """The graph for an input of `size`."""
-    layers: dict[str, Layer] = {}
+    layers, stored = dict[str, Layer](), _Stored({}, set())
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
-    walk = begin(Dataflow(layers, live, Arrays({}), lambda layer: ""), Image(_IMAGE, channels, size))
+    walk = begin(Dataflow(layers, live, Arrays(stored.arrays), lambda layer: ""), Image(_IMAGE, channels, size), stored.arrays)
     walk.held = lambda layer: layer.tensors
     given = {SOURCE.call: _IMAGE}
     for place, named in enumerate(calls):
@@ -82,33 +95,80 @@ def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: M
                 raise FileError(f"two layers have the name '{layer.name}'", where=where, next="save the model again")
             layers[layer.name] = layer
             given[place] = layer.name, 0
+            walk.flow.evaluated |= stored.add(layer)
+            layers |= {name: replace(layer, name=name, inputs=()) for name in stored.arrays.keys() - layers.keys()}
+            if (array := stored.is_array(layer)) is not None:
+                given[place] = array, 0
+                live.discard(layer.name)
+                break
 
-    def read(walk: Walk, layer: Layer) -> Read:
+    def read(walk: Walk, layer: Layer) -> Read | list[Read]:
         try:
             return layer.read(layer)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+            if any(walk.flow.is_value(source) and walk.sizes(source) is None for source in layer.inputs):
+                return None  # what nothing is known of has no axes
             message = f"the file's description of layer '{layer.name}' cannot be read: {type(error).__name__} {error}"
             raise FileError(message.splitlines()[0][:300], where=where, next="save the model again") from None
 
     read_nodes(walk, lambda op: read, settled=True)
-    return walk.builder.finish([walk.value(given[result.call]) for result in flow.outputs])
+    ends = [end for result in flow.outputs for end in walk.ends([_reference(result, given)])]
+    found = walk.builder.finish(ends)
+    used = {stored.name for node in found.nodes for stored in node.tensors.values()}
+    return replace(found, evaluated={name: array for name, array in walk.flow.evaluated.items() if name in used})
+
+
+@dataclass
+class _Stored:
+    """The stored arrays that layers take as values, by name, and the values that are ones: Keras can say a trained array only as an
+    EinsumDense of ones.
+    """
+
+    arrays: dict[str, Array]
+    ones: set[Reference]
+
+    def add(self, layer: Layer) -> Mapping[str, Array]:
+        """Adds what a layer holds or is; gives the arrays that the file's tensors lack."""
+        if layer.op == "ones_like" or (layer.op == "repeat" and layer.source in self.ones):
+            self.ones.add((layer.name, 0))
+        negative = layer.op == "negative" and layer.source[0] in self.arrays
+        own = {layer.name: np.negative(self.arrays[layer.source[0]])} if negative else layer.constants
+        self.arrays |= own
+        if (found := stored_array(layer)) is not None:
+            self.arrays |= [found]
+        return own
+
+    def is_array(self, layer: Layer) -> str | None:
+        """The name of the array that a layer is, if it is nothing else."""
+        found = stored_array(layer)
+        if found is not None and layer.source in self.ones and activation_name(layer.arguments.get("activation")) == "linear":
+            return found[0]
+        return layer.name if layer.op == "negative" and layer.name in self.arrays else None
 
 
 def _layers(named: Named, walk: Walk, given: Mapping[int, Reference], tensors: Mapping[str, Array], keras: int) -> Iterator[Layer]:
     """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls before it."""
     call, operation = named.call, operation_name(named.call.kind, named.call.arguments)
-    inputs = tuple(given[result.call] for result in results_in(call.given))
-    arguments = {**call.arguments, **call.given.keywords} if operation else call.arguments
+    inputs = tuple(_reference(result, given) for result in results_in(call.given))
+    of_operands = operation or call.kind == "MultiHeadAttention"
+    arguments = {**call.arguments, **call.given.keywords} if of_operands else call.arguments
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
-    operands = tuple(_taken(operand, given) for operand in operands_of(call)) if operation else ()
+    constants: dict[str, Array] = {}
+
+    def hold(array: Array) -> Reference:
+        name = f"{named.name}:constant{len(constants) or ''}"
+        constants[name] = array
+        return name, 0
+
+    operands = tuple(_taken(operand, given, hold) for operand in operands_of(call)) if of_operands else ()
     read = read_operation if operation else partial(_read_layer, call=call)
     layer = Layer(walk, named.name, operation or call.kind, arguments, inputs, keras, read, named.tensors, arrays, operands)
-    yield layer
+    yield replace(layer, constants=constants)
     if not operation and call.kind in FUSING:
         yield replace(layer, name=fused_name(named), inputs=((named.name, 0),), tensors={}, read=read_activation)
 
 
-def _read_layer(layer: Layer, call: Call) -> Read:
+def _read_layer(layer: Layer, call: Call) -> Read | list[Read]:
     _expect_plain_call(layer, call)
     return read_layer(layer)
 
@@ -125,13 +185,20 @@ def _expect_plain_call(layer: Layer, call: Call) -> None:
 def operands_of(call: Call) -> list[Any]:
     """The operands of an operation, in order: results and constants."""
     keywords = call.given.keywords
-    return [*call.given.arguments, *(keywords[name] for name in _OPERANDS if name in keywords)]
+    return [*call.given.arguments, *(keywords[name] for name in _OPERANDS if keywords.get(name) is not None)]
 
 
-def _taken(operand: Any, given: Mapping[int, Reference]) -> Any:
+def _reference(result: Result, given: Mapping[int, Reference]) -> Reference:
+    return (given[result.call][0], result.output) if result.output else given[result.call]
+
+
+def _taken(operand: Any, given: Mapping[int, Reference], hold: Callable[[Array], Reference]) -> Any:
+    """An operand with its values, and its arrays of several axes, as `Taken`; a number or a vector stays as it is."""
     if isinstance(operand, Result):
-        return Taken(given[operand.call])
-    return tuple(_taken(item, given) for item in operand) if isinstance(operand, tuple) else operand
+        return Taken(_reference(operand, given))
+    if isinstance(operand, list) and (array := numbers_in(operand)) is not None and array.size > array.shape[-1]:
+        return Taken(hold(array))
+    return tuple(_taken(item, given, hold) for item in operand) if isinstance(operand, tuple) else operand
 
 
 def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
@@ -147,10 +214,20 @@ def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
         Named(
             call,
             names[call.path] + (f":{call.call_index + 1}" if call.call_index else ""),
-            by_layer.get(names[call.path], {}) if call.path in holding else {},
+            by_layer.get(names[call.path], _parts(call, by_layer)) if call.path in holding else {},
         )
         for call in flow.calls
     ]
+
+
+def _parts(call: Call, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The variables of the layers in a MultiHeadAttention. Their names show that they are in it where others have them too."""
+    found: dict[str, str] = {}
+    for part, names in PARTS.items() if call.kind == "MultiHeadAttention" else ():
+        spellings = [f"{prefix}{name}" for prefix in (f"{'/'.join(call.path)}/", f"{call.path[-1]}/", "") for name in names]
+        held = next((by_layer[spelling] for spelling in spellings if spelling in by_layer), {})
+        found |= {f"{part}/{variable}": tensor for variable, tensor in held.items()}
+    return found
 
 
 def _may_hold(call: Call) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.base.dtypes import Array
 from porter.filegraph import walk
+from porter.filegraph.arrays import as_cells
 from porter.filegraph.builder import LARGEST_FLOAT32, Builder, Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored
@@ -40,6 +41,7 @@ class Layer:
         read: makes porter's ops of it.
         tensors: its variables' names in the checkpoint, by variable; `arrays` their arrays.
         operands: an operation's first arguments: values and constants.
+        constants: those of its constants that are arrays of several axes, by the names under which it takes them.
     """
 
     walk: Walk
@@ -48,10 +50,11 @@ class Layer:
     arguments: Arguments
     inputs: tuple[Reference, ...]
     keras: int
-    read: Callable[[Layer], Read]
+    read: Callable[[Layer], Read | list[Read]]
     tensors: Mapping[str, str] = field(default_factory=dict)
     arrays: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[Any, ...] = ()
+    constants: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def build(self) -> Builder:
@@ -72,7 +75,14 @@ class Layer:
 
     def each(self, op: Op, **tensors: Stored) -> View:
         """The value of `op` of each cell."""
+        return self._of(self.walk.by_cell(self.source), op, tensors)
+
+    def on_map(self, op: Op, **tensors: Stored) -> View:
+        """As `each`, of an op that takes no arrays: their cells are put on a map."""
         view = self.walk.by_cell(self.source)
+        return self._of(as_cells(self.walk, f"{self.name}:cells", view) or view, op, tensors)
+
+    def _of(self, view: View, op: Op, tensors: Mapping[str, Stored]) -> View:
         return self.walk.views.like(view, self.build.add(self.name, op, view.value, tensors=tensors))
 
     def flag(self, name: str) -> bool:

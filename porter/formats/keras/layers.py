@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from porter.filegraph.builder import LARGEST_FLOAT32, Value
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import concat, flatten, transpose
 from porter.filegraph.walk import NoOp, Read, apply
+from porter.formats.keras import arrays
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.flow import Call
@@ -39,7 +41,7 @@ IDENTITY_AT_INFERENCE = AUGMENTATIONS | {
 keras.applications' own."""
 _TRAINED = frozenset({*IDENTITY_AT_INFERENCE, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
 """Layers that compute another function when they are called with training=True."""
-FUSING = frozenset({"Conv2D", "Conv2DTranspose", "Dense", "DepthwiseConv2D", "SeparableConv2D"})
+FUSING = frozenset({"Conv2D", "Conv2DTranspose", "Dense", "DepthwiseConv2D", "EinsumDense", "SeparableConv2D"})
 """Layers that also have an `activation` argument."""
 
 
@@ -183,15 +185,20 @@ def _batch_norm(layer: Layer) -> Read:
     tensors = _trained(layer) | {"mean": layer.tensor("moving_mean"), "variance": layer.tensor("moving_variance")}
     # Rounded, because 1 - 0.999 is not 0.001 in binary.
     momentum = round(1 - float(layer.arguments.get("momentum", 0.99)), 12)
-    return layer.each(ops.BatchNorm(float(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors), **tensors)
+    op = ops.BatchNorm(float(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors)
+    return layer.on_map(op, **tensors)
 
 
 def _layer_norm(layer: Layer) -> Read:
-    layer.expect_last_axis()
+    """A norm over the last axes, of which several are one in porter."""
     if layer.arguments.get("rms_scaling"):
         raise NoOp("LayerNormalization with rms_scaling")
-    tensors = _trained(layer)
-    return layer.each(ops.LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors), **tensors)
+    tensors, axis = _trained(layer), layer.arguments.get("axis", -1)
+    op = ops.LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
+    if isinstance(axis, list) and len(axis) > 1:
+        return arrays.read_norm(layer, op, axis, tensors)
+    layer.expect_last_axis()
+    return layer.each(op, **tensors)
 
 
 def _group_norm(layer: Layer) -> Read:
@@ -234,7 +241,7 @@ def _prelu(layer: Layer) -> Read:
     shape = layer.arrays["alpha"].shape
     if shape[-1:] != (layer.input.channels,) or layer.arrays["alpha"].size != shape[-1]:
         raise NoOp("PReLU without one slope for each channel: its shared_axes are not rows and columns")
-    return layer.each(ops.PRelu(), alpha=alpha)
+    return layer.on_map(ops.PRelu(), alpha=alpha)
 
 
 def read_activation(layer: Layer) -> Read:
@@ -265,8 +272,7 @@ def _combined(kind: str) -> Callable[[Layer], Read]:
 
 
 def _concatenate(layer: Layer) -> Read:
-    layer.expect_last_axis()
-    return concat(layer.walk, layer, layer.inputs, -1)
+    return concat(layer.walk, layer, layer.inputs, layer.arguments.get("axis", -1))
 
 
 def _custom_scale(layer: Layer) -> Read:
@@ -327,7 +333,9 @@ def _normalization(layer: Layer) -> Read:
 
 
 _AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
-SEVERAL = frozenset({"Add", "Average", "Concatenate", "CustomScaleLayer", "Maximum", "Minimum", "Multiply", "Subtract"})
+SEVERAL = frozenset(
+    {"Add", "Average", "Concatenate", "CustomScaleLayer", "Maximum", "Minimum", "MultiHeadAttention", "Multiply", "Subtract"}
+)
 """Layers of several values."""
 _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Activation": read_activation,
@@ -344,8 +352,11 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Dense": _dense,
     "DepthwiseConv2D": _depthwise,
     "ELU": _named("elu"),
+    "EinsumDense": arrays.read_einsum,
     "Flatten": lambda layer: flatten(layer.walk, layer, layer.source, 1),
+    "GlobalAveragePooling1D": partial(arrays.read_pool, "mean"),
     "GlobalAveragePooling2D": _global_pool,
+    "GlobalMaxPooling1D": partial(arrays.read_pool, "max"),
     "GlobalMaxPooling2D": _global_pool,
     "GroupNormalization": _group_norm,
     "LayerNormalization": _layer_norm,
@@ -354,6 +365,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "MaxPooling2D": _pool,
     "Maximum": _combined("Max"),
     "Minimum": _combined("Min"),
+    "MultiHeadAttention": arrays.read_attention,
     "Multiply": _combined("Mul"),
     "Normalization": _normalization,
     "PReLU": _prelu,

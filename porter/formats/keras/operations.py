@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from porter.filegraph.arithmetic import clip, combine, negative
+from porter.filegraph import arrays, moves
+from porter.filegraph.arithmetic import clip, combine, negative, square
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.einsum import einsum
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
 from porter.filegraph.walk import NoOp, Read
 from porter.formats.keras.activations import ACTIVATIONS, activated
@@ -17,10 +20,10 @@ from porter.graph.ops import Function
 from porter.padding import LOWEST
 
 _KINDS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "true_divide": "Div", "maximum": "Max", "minimum": "Min"}
-_FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "max": "max"}
+_FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "max": "max", "norm": "norm"}
 
 
-def read_operation(layer: Layer) -> Read:
+def read_operation(layer: Layer) -> Read | list[Read]:
     """What an operation is, whose name in keras.ops is `layer.op`.
 
     Raises:
@@ -55,19 +58,86 @@ def _source(layer: Layer, operand: Any) -> Reference:
 
 
 def _reduced(layer: Layer) -> Read:
-    axis, rank = layer.arguments.get("axis"), len(layer.walk.sizes(layer.source) or ())
-    places: Any = axis if isinstance(axis, list | tuple) else [axis]
+    places, keep = _places(layer, layer.arguments.get("axis")), bool(layer.arguments.get("keepdims"))
+    if layer.op == "sum":
+        return moves.total(layer.walk, layer, layer.source, places, keep)
+    if layer.op == "norm" and layer.arguments.get("ord") not in (None, 2):
+        raise NoOp(f"norm of order {layer.arguments['ord']!r:.20}")
+    return reduce(layer.walk, layer, layer.source, _FUNCTIONS[layer.op], places, keep)
+
+
+def _places(layer: Layer, axis: Any) -> list[int]:
+    """The axes that an argument names.
+
+    Raises:
+        NoOp: it names none, or others than the first value has.
+    """
+    places, rank = [*axis] if isinstance(axis, list | tuple) else [axis], len(layer.walk.sizes(layer.source) or ())
     if not places or not all(type(place) is int and -rank <= place < rank for place in places):
         raise NoOp(f"{layer.op} with {axis!r:.40}")
-    return reduce(layer.walk, layer, layer.source, _FUNCTIONS[layer.op], places, bool(layer.arguments.get("keepdims")))
+    return places
+
+
+def _sources(layer: Layer) -> list[Reference]:
+    """The values and arrays of an operation that takes several, as a list or apart.
+
+    Raises:
+        NoOp: it takes other constants.
+    """
+    operands = layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
+    sources = [operand.source for operand in operands if isinstance(operand, Taken)]
+    if len(sources) < len(operands):
+        raise NoOp(f"{layer.op} with a constant")
+    return sources
 
 
 def _concatenate(layer: Layer) -> Read:
-    layer.expect_last_axis()
-    operands = layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
-    if not all(isinstance(operand, Taken) for operand in operands):
-        raise NoOp("concatenate with a constant")
-    return concat(layer.walk, layer, layer.inputs, -1)
+    return concat(layer.walk, layer, _sources(layer), layer.arguments.get("axis", -1))
+
+
+def _stack(layer: Layer) -> Read:
+    rank, axis = len(layer.walk.sizes(layer.source) or ()), layer.arguments.get("axis", 0)
+    sources = _sources(layer)
+    if not all(map(layer.walk.is_value, sources)):
+        raise NoOp(f"{layer.op} with a constant")
+    return moves.stack(layer.walk, layer, sources, range(rank + 1)[axis])
+
+
+def _split(layer: Layer) -> Read | list[Read]:
+    """Parts of so many cells, or up to these cells: `indices_or_sections` of Keras 3, `num_or_size_splits` of TensorFlow."""
+    (place,), sizes = _places(layer, layer.arguments.get("axis", 0)), layer.walk.sizes(layer.source) or ()
+    stated, parts = layer.arguments.get("indices_or_sections"), layer.arguments.get("num_or_size_splits")
+    if isinstance(stated, list | tuple):
+        parts = [end - start for start, end in pairwise([0, *stated, sizes[place]])]
+    elif not isinstance(parts, list | tuple):
+        pieces = count(stated if parts is None else parts)
+        parts = [sizes[place] // pieces] * pieces
+    return moves.split(layer.walk, layer, layer.source, place, parts)
+
+
+def _unstack(layer: Layer) -> Read | list[Read]:
+    (place,) = _places(layer, layer.arguments.get("axis", 0))
+    return moves.split(layer.walk, layer, layer.source, place, [1] * (layer.walk.sizes(layer.source) or ())[place], keep=False)
+
+
+def _repeat(layer: Layer) -> Read:
+    """A repetition of an axis of one cell."""
+    (place,), sizes = _places(layer, layer.arguments.get("axis")), [*(layer.walk.sizes(layer.source) or ())]
+    if sizes[place] != 1:
+        raise NoOp("repeat of an axis of several cells")
+    sizes[place] = count(layer.arguments["repeats"])
+    return moves.expand(layer.walk, layer, layer.source, sizes)
+
+
+def _roll(layer: Layer) -> Read:
+    shift, places = layer.arguments["shift"], _places(layer, layer.arguments.get("axis"))
+    shifts: Sequence[int] = shift if isinstance(shift, list | tuple) else [shift] * len(places)
+    return arrays.roll(layer.walk, layer, layer.source, dict(zip(places, shifts, strict=True)))
+
+
+def _einsum(layer: Layer) -> Read:
+    text, *operands = (layer.arguments.get("subscripts") or layer.arguments.get("equation"), *layer.operands)
+    return einsum(layer.walk, layer, str(text), [_source(layer, operand) for operand in operands])
 
 
 def _pad(layer: Layer) -> Read:
@@ -115,8 +185,10 @@ def _item(item: Any) -> Any:
 
 
 def _reshape(layer: Layer) -> Read:
-    shape = layer.first_of("newshape", "shape")
-    return layer.reshaped(shape[1:] if isinstance(shape, list | tuple) and len(shape) > 1 else shape)
+    sizes = layer.first_of("newshape", "shape")
+    if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
+        raise NoOp(f"reshape to {sizes!r:.40}")
+    return moves.reshape(layer.walk, layer, layer.source, sizes)
 
 
 def _squeeze(layer: Layer) -> Read:
@@ -128,6 +200,38 @@ def _transpose(layer: Layer) -> Read:
     """Axes in another order; without one turned around."""
     axes: Any = layer.first_of("axes", "perm", default=range(len(layer.walk.sizes(layer.source) or ()))[::-1])
     return transpose(layer.walk, layer, layer.source, axes)
+
+
+def _swapped(layer: Layer) -> Read:
+    sizes = layer.walk.sizes(layer.source)
+    if sizes is None:
+        return None
+    order = [*range(len(sizes))]
+    first, second = layer.arguments["axis1"], layer.arguments["axis2"]
+    order[first], order[second] = order[second], order[first]
+    return transpose(layer.walk, layer, layer.source, order)
+
+
+def _moved(layer: Layer) -> Read:
+    """moveaxis: the axes in their order, but some at other places."""
+    rank = len(layer.walk.sizes(layer.source) or ())
+    taken, put = ([range(rank)[place] for place in _places(layer, layer.arguments[name])] for name in ("source", "destination"))
+    order = [axis for axis in range(rank) if axis not in taken]
+    for place, axis in sorted(zip(put, taken, strict=True)):
+        order.insert(place, axis)
+    return transpose(layer.walk, layer, layer.source, order)
+
+
+def _matmul(layer: Layer) -> Read:
+    turns = [bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")]
+    if any(turns) or len(layer.inputs) != 2:
+        raise NoOp(f"{layer.op} {'with a transposition' if any(turns) else 'with a constant'}")
+    return arrays.matmul(layer.walk, layer, layer.inputs)
+
+
+def _ones(layer: Layer) -> Read:
+    view = layer.walk.kept(layer.source)
+    return layer.walk.views.like(view, layer.build.affine(layer.name, view.value, (0.0,), (1.0,)))
 
 
 def _clip(layer: Layer) -> Read:
@@ -148,22 +252,33 @@ def _response_norm(layer: Layer) -> Read:
     return layer.add(LocalResponseNorm(count(2 * radius + 1), alpha, beta, bias))
 
 
-_READERS: Mapping[str, Callable[[Layer], Read]] = {
+_READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys(_KINDS, _arithmetic),
-    **dict.fromkeys(_FUNCTIONS, _reduced),
+    **dict.fromkeys((*_FUNCTIONS, "sum"), _reduced),
     "cast": _cast,
     "clip": _clip,
     "concatenate": _concatenate,
     "depth_to_space": lambda layer: layer.add(DepthToSpace(count(layer.arguments["block_size"]))),
+    "einsum": _einsum,
     "expand_dims": lambda layer: unsqueeze(layer.walk, layer, layer.source, [layer.arguments["axis"]]),
     "get_item": _get_item,
     "identity": lambda layer: layer.walk.view(layer.source),
     "local_response_normalization": _response_norm,
+    "matmul": _matmul,
+    "moveaxis": _moved,
     "negative": lambda layer: negative(layer.walk, layer, layer.source),
+    "ones_like": _ones,
     "pad": _pad,
+    "repeat": _repeat,
     "reshape": _reshape,
+    "roll": _roll,
+    "split": _split,
+    "square": lambda layer: square(layer.walk, layer, layer.source),
+    "stack": _stack,
     "squeeze": _squeeze,
+    "swapaxes": _swapped,
     "transpose": _transpose,
+    "unstack": _unstack,
 }
 OPERATIONS = frozenset(_READERS.keys() | ACTIVATIONS.keys())
 """Names in keras.ops of the operations that porter knows, and of some that only TensorFlow has."""

@@ -67,9 +67,9 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         held = {name.rpartition("/")[0] for name in tensors}
         first = takewhile(lambda name: name not in held or is_scaling(name), names)  # layers stand in the order of the data
         return replace(checkpoint, scaling=tuple(filter(is_scaling, first)))
-    from porter.formats.keras.graph import read_graph
+    from porter.formats.keras.graph import read_graph, with_graph
 
-    return replace(checkpoint, graph=read_graph(config, tensors, str(path), version, outputs))
+    return with_graph(checkpoint, read_graph(config, tensors, str(path), version, outputs))
 
 
 def _layers_of(file: hdf5.Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Holder]:

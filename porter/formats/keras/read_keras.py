@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
@@ -19,7 +19,7 @@ from porter.files.zips import Members, open_zip
 from porter.formats.keras import hdf5
 from porter.formats.keras.classes import COUNTED
 from porter.formats.keras.config import Described, LayerPath, describe_layers
-from porter.formats.keras.graph import read_graph
+from porter.formats.keras.graph import read_graph, with_graph
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 from porter.formats.limits import most_bytes, read_json
 
@@ -57,7 +57,7 @@ def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         image = members.read(_WEIGHTS, most_bytes(size))
     with hdf5.open_hdf5(path, image) as file:
         checkpoint = _read(file, "keras", describe_layers(config, path))
-    return replace(checkpoint, graph=read_graph(config, checkpoint.tensors, str(path), _version(metadata), outputs))
+    return with_graph(checkpoint, read_graph(config, checkpoint.tensors, str(path), _version(metadata), outputs))
 
 
 def _version(metadata: bytes) -> str | None:

@@ -18,6 +18,13 @@ _LEAST_DEVIATION = 1e-7
 
 def constant(value: Any) -> Numbers | None:
     """A number, or one number per channel, as a vector; None where `value` is neither."""
+    array = numbers_in(value)
+    fits = array is not None and array.size <= MOST_CONSTANTS and array.size == (array.shape[-1] if array.ndim else 1)
+    return array.reshape(-1) if array is not None and fits else None
+
+
+def numbers_in(value: Any) -> Numbers | None:
+    """A finite number, or an array of them; None where `value` is neither."""
     if isinstance(value, dict) and value.get("class_name") in ("__numpy__", "__tensor__"):
         value = value["config"]["value"]
     if isinstance(value, bool) or not isinstance(value, int | float | list | tuple):
@@ -26,8 +33,7 @@ def constant(value: Any) -> Numbers | None:
         array = np.asarray(value, np.float64)
     except (ValueError, TypeError):
         return None
-    fits = array.size and array.size <= MOST_CONSTANTS and array.size == (array.shape[-1] if array.ndim else 1)
-    return array.reshape(-1) if fits and np.isfinite(array).all() else None
+    return array if array.size and np.isfinite(array).all() else None
 
 
 def statistics(arguments: Mapping[str, Any], variables: Mapping[str, Array]) -> tuple[Numbers, Numbers] | None:

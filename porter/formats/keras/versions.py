@@ -22,6 +22,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "getitem": "get_item",
     "reduce_mean": "mean",
     "reduce_max": "max",
+    "reduce_sum": "sum",
     "divide": "true_divide",
     "truediv": "true_divide",
     "concat": "concatenate",
@@ -32,7 +33,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "stop_gradient": "identity",
 }
 """TensorFlow's functions with another name than in keras.ops, by the last part of the name."""
-_FUNCTION_PACKAGES = frozenset({"", "math", "nn", "__operators__", "compat.v1", "compat.v1.nn", "compat.v1.math"})
+_FUNCTION_PACKAGES = frozenset({"", "math", "nn", "__operators__", "linalg", "compat.v1", "compat.v1.nn", "compat.v1.math"})
 
 _PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
 """Packages of Keras's own layers."""

@@ -7,7 +7,10 @@ imported or looked up, and no object that it serialises is revived.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from porter.base.dtypes import Array, Dtype, cast, storage_type
 from porter.base.errors import MappingError, MissingFramework, first_line
@@ -15,21 +18,22 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
 from porter.formats.keras.activations import activation_name
+from porter.formats.keras.arrays import variable_in
 from porter.formats.keras.classes import CLASSES
 from porter.formats.keras.flow import Call, Result, read_flow, results_in
 from porter.formats.keras.graph import Named, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
-from porter.formats.keras.scaling import constant, statistics
+from porter.formats.keras.scaling import numbers_in, statistics
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.keras_operations import activate, is_operated, operate, plain, rectified, total
+from porter.frameworks.tf.keras_operations import activate, is_operated, operate, plain, product, rectified, total
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
 from porter.graph import INPUT
 from porter.padding import Size
 
-_COMPUTED = frozenset({"Activation", "Add", "Average", "CustomScaleLayer", "LayerScale", "LeakyReLU", "ReLU"})
+_COMPUTED = frozenset({"Activation", "Add", "Average", "CustomScaleLayer", "EinsumDense", "LayerScale", "LeakyReLU", "ReLU"})
 """Classes whose function is computed by keras.ops."""
 _PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop", "Resizing"}
 """Classes that give their input back, unless the graph says that they are foreign."""
@@ -60,7 +64,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         if not builder.taps:
             raise MissingFramework(f"the file's own model cannot be run: {'; '.join(builder.refused[:3])}", where=where)
         model = import_keras().Model(builder.source, list(builder.taps.values()))
-    attach_runner(model, builder.taps, "cpu")
+    attach_runner(model, builder.taps, "cpu", arrays=graph.arrays)
     return model
 
 
@@ -97,7 +101,8 @@ class _Builder:
         self._values.append(found)
 
     def _value(self, result: Result) -> Any:
-        return self.source if result.call < 0 else self._values[result.call]
+        found = self.source if result.call < 0 else self._values[result.call]
+        return found[result.output] if isinstance(found, list | tuple) else found
 
     def _refusal(self, named: Named, inputs: list[Any]) -> str | None:
         """Why a call is not run; None where it is."""
@@ -115,11 +120,10 @@ class _Builder:
 
     def _found(self, named: Named, inputs: list[Any]) -> Any:
         try:
-            found = self.taps[named.name] = self._result(named, inputs)
+            found = self._result(named, inputs)
+            self.taps[named.name] = found[0] if isinstance(found, list | tuple) else found
             if named.call.kind in FUSING:
-                activation = self._activated(named.call, found)
-                if activation is not found:
-                    found = self.taps[fused_name(named)] = activation
+                found = self.taps[fused_name(named)] = self._activated(named.call, found)
             return found
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
@@ -141,6 +145,8 @@ class _Builder:
                 return total(inputs) / len(inputs)
             case "CustomScaleLayer":
                 return total([inputs[0], inputs[1] * self._constant(call.arguments["scale"])])
+            case "EinsumDense":
+                return product(str(call.arguments["equation"]), inputs[0], *map(partial(self._tensor, named), named.tensors))
             case "LeakyReLU" | "ReLU":
                 return _rectified(call.kind, call.arguments, inputs[0])
             case "LayerScale":
@@ -152,7 +158,11 @@ class _Builder:
         if layer is None:
             self._expect_shapes(named, channels)
             layer = self._layers[call.path] = self._layer(*_run_as(call, channels))
-        found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
+        if call.kind == "MultiHeadAttention":
+            layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))  # Keras would round it to float32
+            found = layer(*inputs)
+        else:
+            found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
         if not call.call_index:
             self._fill(layer, named, channels)
         return found
@@ -190,17 +200,17 @@ class _Builder:
     def _operands(self, operation: str, call: Call) -> list[Any]:
         """Values and constants; the key of a slice stays as it is."""
         operands = operands_of(call)
-        if operation == "concatenate" and operands and isinstance(operands[0], tuple):
+        if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
             operands = list(operands[0])
         numbers = operation != "get_item"
         return [self._value(one) if isinstance(one, Result) else self._constant(one) if numbers else one for one in operands]
 
     def _constant(self, value: Any) -> Any:
-        found = constant(value)
+        found = numbers_in(value)
         if found is None:
-            raise ValueError("it has a constant that is not one number per channel")
+            raise ValueError("it has a constant that is no array of numbers")
         stored = found.astype(storage_type(self._dtype))
-        return stored[0] if len(stored) == 1 else stored
+        return stored.ravel()[0] if stored.size == 1 else stored
 
     def _expect_shapes(self, named: Named, channels: int) -> None:
         """Refuses tensors of other shapes than the layer's before Keras allocates variables of the size that the config states."""
@@ -210,19 +220,20 @@ class _Builder:
     def _fill(self, layer: Any, named: Named, channels: int) -> None:
         stated = _shapes(named.call, channels)
         for variable in layer.weights:
-            array = self._tensor(named, variable.name, stated.get(variable.name, tuple(variable.shape)))
+            name = variable.name if named.call.kind != "MultiHeadAttention" else variable_in(*variable.path.split("/")[-2:])
+            array = self._tensor(named, name, stated.get(name, tuple(variable.shape)))
             variable.assign(array.reshape(variable.shape))
         if named.call.kind == "Normalization":
             layer.finalize_state()
 
-    def _tensor(self, named: Named, variable: str, shape: tuple[int, ...]) -> Array:
+    def _tensor(self, named: Named, variable: str, shape: tuple[int, ...] | None = None) -> Array:
         where = str(self._checkpoint.path)
         # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
         name = next((named.tensors[one] for one in (variable, f"depthwise_{variable}") if one in named.tensors), None)
         if name is None:
             raise MappingError(f"layer '{named.name}' has no '{variable}'", where=where)
         array = self._checkpoint.tensors[name]
-        if array.shape != shape:
+        if shape not in (None, array.shape):
             raise MappingError(f"{name}: expected shape {shape}, got {array.shape}", where=where)
         return cast(array, self._dtype, name, allow_overflow=True)
 
@@ -266,6 +277,10 @@ def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
             return {"depthwise_kernel": (*pair(arguments["kernel_size"]), channels, multiplier), "pointwise_kernel": pointwise}
         case "BatchNormalization":
             return {"moving_mean": (channels,)}
+        case "MultiHeadAttention":
+            heads, key = arguments["num_heads"], arguments["key_dim"]
+            value, units = arguments.get("value_dim") or key, arguments.get("output_shape") or channels
+            return {"query/kernel": (channels, heads, key), "output/kernel": (heads, value, *np.atleast_1d(units).tolist())}
         case "Normalization" if arguments.get("mean") is None:
             return {"mean": (channels,)}
         case _:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.dtypes import Array
 from porter.formats.keras.activations import ACTIVATIONS
 from porter.formats.keras.operations import key_of
 from porter.formats.tensorflow import import_tensorflow
@@ -64,6 +65,12 @@ def total(values: Sequence[Any]) -> Any:
     """
     ops = import_keras().ops
     return reduce(lambda first, second: ops.subtract(first, ops.negative(second)), values)
+
+
+def product(equation: str, value: Any, kernel: Array, bias: Array | None = None) -> Any:
+    """An EinsumDense, whose bias is along the last axes."""
+    found = import_keras().ops.einsum(equation, value, kernel)
+    return found if bias is None else total([found, bias])
 
 
 def rectified(value: Any, slope: float = 0.0, most: float | None = None, threshold: float | None = None) -> Any:
@@ -136,15 +143,30 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     "clip": _named("clip", "x_min", "x_max", clip_value_min="x_min", clip_value_max="x_max"),
     "concatenate": lambda operands, settings: import_keras().ops.concatenate(operands, axis=plain(settings.get("axis", -1))),
     "depth_to_space": _depth_to_space,
+    "einsum": lambda operands, settings: import_keras().ops.einsum(
+        plain(settings.get("subscripts") or settings["equation"]), *operands
+    ),
     "expand_dims": _named("expand_dims", "axis"),
     "get_item": lambda operands, settings: operands[0][tuple(key_of(operands, settings))],
     "identity": lambda operands, settings: operands[0],
     "local_response_normalization": _response_norm,
     "max": _named("max", "axis", "keepdims"),
     "mean": _named("mean", "axis", "keepdims"),
+    "moveaxis": _named("moveaxis", "source", "destination"),
+    "norm": _named("norm", "axis", "keepdims"),
     "pad": _pad,
+    "matmul": _named("matmul"),
+    "ones_like": _named("ones_like"),
+    "repeat": _named("repeat", "repeats", "axis"),
     "reshape": _named("reshape", "newshape", shape="newshape"),
+    "roll": _named("roll", "shift", "axis"),
+    "split": _named("split", "indices_or_sections", "axis"),
+    "square": _named("square"),
+    "stack": lambda operands, settings: import_keras().ops.stack(operands, axis=plain(settings.get("axis", 0))),
+    "sum": _named("sum", "axis", "keepdims"),
+    "unstack": _named("unstack", "num", "axis"),
     "squeeze": _named("squeeze", "axis"),
+    "swapaxes": _named("swapaxes", "axis1", "axis2"),
     "transpose": _named("transpose", "axes", perm="axes"),
 }
 """What is run: none of it comes from the file."""

@@ -134,6 +134,7 @@ def test_mobilenet_v1_with_its_top() -> None:
 
 
 NORM = {f"it/{name}": np.ones(3, np.float32) for name in ("gamma", "beta", "moving_mean", "moving_variance")}
+AFFINE = {name: NORM[name] for name in ("it/gamma", "it/beta")}
 KERNEL = {"it/kernel": np.ones((3, 3, 3, 4), np.float32), "it/bias": np.ones(4, np.float32)}
 DEPTHWISE = {"it/depthwise_kernel": np.ones((3, 3, 3, 2), np.float32)}
 HEAD = {"it/kernel": np.ones((3, 5), np.float32), "it/bias": np.ones(5, np.float32)}
@@ -202,7 +203,7 @@ HEAD = {"it/kernel": np.ones((3, 5), np.float32), "it/bias": np.ones(5, np.float
             Affine((0.5,) * 3, (-0.5,) * 3),
         ),
         ("TFOpLambda", {"function": "nn.relu6"}, {}, Relu6()),
-        ("Permute", {"dims": [2, 1, 3]}, {}, Rearrange("c h w -> c w h", map=True)),
+        ("Permute", {"dims": [2, 1, 3]}, {}, Rearrange("c h w -> w h c")),
         ("Reshape", {"target_shape": [64, 3]}, {}, Rearrange("c h w -> (h w) c")),
     ],
 )
@@ -220,7 +221,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("PReLU", {"shared_axes": None}, {"it/alpha": np.ones((8, 8, 3))}, "PReLU without one slope for each channel"),
         ("PReLU", {"shared_axes": [2, 3]}, {"it/alpha": np.ones((3, 1, 1))}, "PReLU without one slope for each channel"),
         ("UpSampling2D", {"size": 2, "interpolation": "bilinear"}, {}, "UpSampling2D with interpolation 'bilinear'"),
-        ("LayerNormalization", {"axis": [1, 2, 3], "epsilon": 1e-3}, {}, "LayerNormalization over axis [1, 2, 3]"),
+        ("LayerNormalization", {"axis": [1, 3], "epsilon": 1e-3}, AFFINE, "LayerNormalization over the axes [1, 3]"),
         ("Conv2DTranspose", {"filters": 4, "kernel_size": 3, "dilation_rate": 2}, KERNEL, "with groups or a dilation"),
         ("CustomScaleLayer", {"scale": 2.0, "shift": 1.0}, {}, "CustomScaleLayer that is not keras.applications' own"),
         ("LayerScale", {"scale": 2.0}, {"it/gamma": np.ones(3)}, "LayerScale that is not keras.applications' own"),
@@ -233,7 +234,10 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("Conv2D", {"filters": 4, "kernel_size": 3}, {}, "Conv2D without its weights in the file"),
         ("Conv2D", {"filters": 4, "kernel_size": 9999, "use_bias": False}, KERNEL, "from 1 to 1024"),
         ("Resizing", {"height": 4, "width": 8}, {}, "Resizing to 4x8"),
-        ("Softmax", {"axis": 1}, {}, "softmax over axis 1"),
+        ("Softmax", {"axis": [1, 2]}, {}, "softmax over axis [1, 2]"),
+        ("EinsumDense", {"equation": "abcd,abd->acb"}, {"it/kernel": np.ones((1, 8, 3))}, "EinsumDense by 'abcd,abd->acb'"),
+        ("EinsumDense", {"equation": "abcd,de->abce", "bias_axes": "ce"}, HEAD, "with a bias along ce"),
+        ("MultiHeadAttention", {"num_heads": 2, "key_dim": 2}, {}, "MultiHeadAttention with other inputs"),
         ("Rescaling", {"scale": [[1, 2, 3], [4, 5, 6]]}, {}, "not one number per channel"),
         ("Rescaling", {"scale": [1, 2, 3], "offset": [1, 2]}, {}, "two lengths"),
         ("Normalization", {"axis": [1], "mean": [0.0], "variance": [1.0]}, {}, "over axis [1]"),

@@ -1,0 +1,140 @@
+"""Keras's layers of arrays, such as the tokens of a transformer, in porter's ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from porter.base.dtypes import Array
+from porter.filegraph import arrays
+from porter.filegraph.arithmetic import combine
+from porter.filegraph.einsum import Equation, Kernel, read_equation, with_kernel
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.moves import reduce
+from porter.filegraph.views import View
+from porter.filegraph.walk import NoOp, Read
+from porter.formats.keras.layer import Layer, Taken
+from porter.graph import LayerNorm
+from porter.graph.ops import Function
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    **{part: (part, f"{part}_dense", f"_{part}_dense") for part in ("query", "key", "value")},
+    "output": ("attention_output", "output_dense", "_output_dense"),
+}
+"""The layers in a MultiHeadAttention, by their names in an .h5, and in a .keras file of Keras 3 and of tf_keras."""
+_PART_OF = {spelling: part for part, spellings in PARTS.items() for spelling in spellings}
+_NOT_PLAIN = (
+    *("attention_mask", "query_mask", "value_mask", "key_mask", "return_attention_scores"),
+    *("use_causal_mask", "use_gate", "sliding_window"),
+)
+_PLACES = "bijklmnop"
+"""Axes of tokens in an equation, the batch before them; `c` are their channels, `h` heads, `d` a head's channels."""
+
+
+def variable_in(layer: str, variable: str) -> str:
+    """A variable of a MultiHeadAttention, from those of a layer in it."""
+    return f"{_PART_OF.get(layer, layer)}/{variable}"
+
+
+def stored_array(layer: Layer) -> tuple[str, Array] | None:
+    """The kernel of an EinsumDense that multiplies each number by one of its own, with the axes of its input: its name, and its
+    content, with one cell along the batch and the axes that it is repeated along. None for another layer.
+    """
+    if layer.op != "EinsumDense" or "kernel" not in layer.tensors or "bias" in layer.tensors:
+        return None
+    kernel = layer.arrays["kernel"]
+    equation = read_equation(str(layer.arguments.get("equation")), 0)
+    if equation is None or equation.result != equation.first or kernel.ndim != len(equation.second):
+        return None
+    x, held, _ = equation
+    if held != "".join(axis for axis in x[1:] if axis in held):
+        return None
+    sizes = (kernel.shape[held.index(axis)] if axis in held else 1 for axis in x[1:])
+    return layer.tensors["kernel"], kernel.reshape(1, *sizes)
+
+
+def read_einsum(layer: Layer) -> Read:
+    """An EinsumDense that multiplies each number by its own, or that is a dense layer over some axes."""
+    if (stored := stored_array(layer)) is not None:
+        return combine(layer.walk, layer, "Mul", (layer.source, (stored[0], 0)))
+    kernel, stated = layer.tensor("kernel"), layer.arguments.get("bias_axes")
+    view = layer.walk.kept(layer.source)
+    equation = read_equation(str(layer.arguments.get("equation")), len(view.axes or ()))
+    unsaid = f"EinsumDense by '{layer.arguments.get('equation')!s:.40}'"
+    if equation is None:
+        raise NoOp(unsaid)
+    units = "".join(axis for axis in equation.second if axis not in equation.first)
+    if stated and not units == "".join(axis for axis in equation.result if axis in stated) == "".join(
+        sorted(stated, key=units.find)
+    ):
+        raise NoOp(f"{unsaid} with a bias along {stated!s:.40}")
+    bias = layer.tensor("bias").name if stated else None
+    held = Kernel(kernel.name, layer.arrays["kernel"].shape, bias)
+    found = with_kernel(layer.walk, layer.name, view, equation, held)
+    if found is None:
+        raise NoOp(unsaid)
+    return found
+
+
+def read_attention(layer: Layer) -> Read:
+    """A MultiHeadAttention: q, k and v of each head by a kernel each, attention over some axes, and a kernel over all heads."""
+    sources = [operand.source for operand in layer.operands if isinstance(operand, Taken)]
+    stated = [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]
+    if stated or not 1 < len(sources) == len(layer.operands) < 4:
+        raise NoOp(f"{layer.op} with {', '.join(stated) or 'other inputs'}")
+    query, value, key = (layer.walk.kept(source) for source in (*sources, sources[1])[:3])
+    rank, axes = len(query.axes or ()), layer.arguments.get("attention_axes")
+    over = [*range(1, rank - 1)] if axes is None else [axes] if type(axes) is int else [*axes]
+    if {len(view.axes or ()) for view in (query, value, key)} != {rank} or not {*over} <= {*range(1, rank - 1)} or not over:
+        raise NoOp(f"{layer.op} over the axes {axes!r:.40}")
+    places = _PLACES[: rank - 1]
+    beside = [place for place in range(rank - 1) if place not in over]
+    by_head = [*beside, rank - 1, *over, rank]
+    heads = [
+        _attending(layer, part, _part(layer, part, view, Equation(f"{places}c", "chd", f"{places}hd")), by_head, len(over))
+        for part, view in (("query", query), ("key", key), ("value", value))
+    ]
+    mixed = arrays.attention(layer.walk, replace(layer, name=f"{layer.name}:mixed"), heads, None, None)
+    if not isinstance(mixed, View) or mixed.sizes is None or query.sizes is None:
+        raise NoOp(f"{layer.op} of axes that porter does not follow")
+    apart = mixed.reshaped([*mixed.sizes[:-2], *(query.sizes[place] for place in over), mixed.sizes[-1]])
+    whole = apart and apart.transposed([by_head.index(place) for place in range(rank + 1)])
+    return _part(layer, "output", whole, Equation(f"{places}hd", "hdc", f"{places}c"), layer.name)
+
+
+def _attending(layer: Layer, part: str, view: View, order: list[int], count: int) -> View | None:
+    """Heads with the axes that attend as one, before the channels."""
+    turned = view.transposed(order)
+    sizes = (turned and turned.sizes) or ()
+    flat = turned and turned.reshaped([*sizes[: -count - 1], math.prod(sizes[-count - 1 : -1]), sizes[-1]])
+    return flat and layer.walk.as_array(f"{layer.name}:{part}:heads", flat)
+
+
+def _part(layer: Layer, part: str, view: View | None, equation: Equation, name: str | None = None) -> View:
+    kernel = layer.tensor(f"{part}/kernel")
+    bias = layer.tensor(f"{part}/bias").name if layer.flag("use_bias") else None
+    held = Kernel(kernel.name, layer.arrays[f"{part}/kernel"].shape, bias)
+    found = view and with_kernel(layer.walk, name or f"{layer.name}:{part}", view, equation, held)
+    if found is None:
+        raise NoOp(f"{layer.op} of axes that porter does not follow")
+    return found
+
+
+def read_norm(layer: Layer, op: LayerNorm, axes: list[int], tensors: Mapping[str, Stored]) -> Read:
+    """A norm over the last axes of an array, as one over features or channels that are all of them."""
+    view, count = layer.walk.kept(layer.source), len(axes)
+    sizes = view.sizes or ()
+    if sorted(range(len(sizes))[axis] for axis in axes) != [*range(len(sizes) - count, len(sizes))] or count >= len(sizes):
+        raise NoOp(f"{layer.op} over the axes {axes!r:.40}")
+    flat = view.reshaped([*sizes[:-count], math.prod(sizes[-count:])])
+    taken = flat and layer.walk.as_array(f"{layer.name}:flat", flat)
+    if taken is None:
+        raise NoOp(f"{layer.op} of axes that porter does not follow")
+    wide = {role: replace(stored, axes="O" * count) for role, stored in tensors.items()}
+    return layer.walk.views.like(taken, layer.build.add(layer.name, op, taken.value, tensors=wide)).reshaped(sizes)
+
+
+def read_pool(function: Function, layer: Layer) -> Read:
+    """A GlobalAveragePooling1D or GlobalMaxPooling1D."""
+    return reduce(layer.walk, layer, layer.source, function, [1], bool(layer.arguments.get("keepdims")))
