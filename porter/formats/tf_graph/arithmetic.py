@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from porter.filegraph.arithmetic import Product, batch_norm, clip, combine, dense
+from porter.filegraph.arrays import matmul
+from porter.filegraph.einsum import einsum
 from porter.filegraph.walk import Read
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
 
 _KINDS = {
     **{"AddV2": "Add", "BiasAdd": "Add", "AddN": "Add", "RealDiv": "Div", "Maximum": "Max", "Minimum": "Min"},
+    **{"SelectV2": "Where", "Select": "Where"},
     **{"ClipByValue": "Clip", "Mean": "Mean of fewer axes", "Max": "Max of axes", "Min": "Min of axes"},
 }
 _FUSED_EPSILON = 0.0001
@@ -46,20 +49,14 @@ def read_old_norm(walk: Walk, node: GraphNode) -> Read:
 
 
 def read_matrix(walk: Walk, node: GraphNode) -> Read:
-    """MatMul, BatchMatMul and Einsum with a kernel."""
-    if node.flag("transpose_a") or node.flag("adj_x"):
+    """MatMul and BatchMatMul of values, or with a kernel."""
+    turned = [node.flag("transpose_a") or node.flag("adj_x"), node.flag("transpose_b") or node.flag("adj_y")]
+    if all(map(walk.is_value, node.inputs)):
+        return matmul(walk, node, node.inputs, turned)
+    if turned[0]:
         return f"{node.op} with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}"
-    axes = "OI" if node.flag("transpose_b") or node.flag("adj_y") else "IO"
-    if node.op == "Einsum":
-        axes = _einsum_axes(node.text("equation", ""))
-    return dense(walk, node, node.inputs[0], Product(node.inputs[1], axes))
+    return dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
 
 
-def _einsum_axes(equation: str) -> str:
-    """The kernel's axes in an equation such as `abcd,de->abce`; empty for another one."""
-    inputs, _, output = equation.replace(" ", "").partition("->")
-    x, _, kernel = inputs.partition(",")
-    for axes, pair in (("IO", kernel), ("OI", kernel[::-1])):
-        if len(pair) == 2 and len(set(x)) == len(x) and x.endswith(pair[0]) and pair[1] not in x and output == x[:-1] + pair[1]:
-            return axes
-    return ""
+def read_einsum(walk: Walk, node: GraphNode) -> Read:
+    return einsum(walk, node, node.text("equation", ""), node.inputs)

@@ -11,9 +11,10 @@ import numpy as np
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import first_line
-from porter.filegraph.dataflow import Evaluator, Numbers
+from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator, Numbers
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
+from porter.graph import MOST_CONSTANTS
 
 _BIG = 1024
 """A constant whose proto has more bytes counts as weights."""
@@ -57,9 +58,23 @@ def strided(node: GraphNode, count: int, *bounds: list[int]) -> list[slice | int
 
 
 def _gathered(node: GraphNode, value: Numbers, places: Numbers, axis: Numbers | None = None) -> Numbers:
-    if value.ndim != 1:
-        raise ValueError("only vectors of sizes are gathered")
-    return value[places]
+    place = 0 if axis is None else int(axis)
+    if node.integer("batch_dims") or value.size // max(value.shape[place], 1) * places.size > MOST_COMPUTED:
+        raise ValueError("more numbers than a model states")
+    return value.take(places, place)
+
+
+def _range(node: GraphNode, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
+    numbers = [start.item(), limit.item(), step.item()]
+    if not numbers[2] or (numbers[1] - numbers[0]) / numbers[2] > MOST_CONSTANTS:
+        raise ValueError("a range of more numbers than a model states")
+    return np.arange(*numbers)
+
+
+def _repeated(node: GraphNode, value: Numbers, times: Numbers) -> Numbers:
+    if value.size * math.prod(times.ravel().tolist()) > MOST_COMPUTED:
+        raise ValueError("more numbers than a model states")
+    return np.tile(value, times.ravel().tolist())
 
 
 def is_cast(node: GraphNode) -> bool:
@@ -73,12 +88,23 @@ def _cast(node: GraphNode, value: Numbers) -> Numbers:
     return np.trunc(value).astype(np.int64) if node.type("DstT") in _INTEGERS else value
 
 
+def _diagonal(node: GraphNode, value: Numbers, place: Numbers, rows: Numbers, columns: Numbers, fill: Numbers) -> Numbers:
+    """A MatrixDiagV3 of one diagonal, as of tf.eye: MatrixDiagV3 (value, place, rows, columns, fill)."""
+    if value.ndim != 1 or place.item() or not {rows.item(), columns.item()} <= {-1, value.size} or value.size**2 > MOST_COMPUTED:
+        raise ValueError("other than a square with one diagonal")
+    return np.where(np.eye(value.size, dtype=bool), value, fill)
+
+
 EVALUATORS: Mapping[str, Evaluator] = {
     "Cast": _cast,
     "Reshape": lambda node, value, shape: value.reshape(shape.ravel().tolist()),
     "ExpandDims": lambda node, value, axis: np.expand_dims(value, int(axis)),
     "Squeeze": lambda node, value: np.squeeze(value, node.integers("squeeze_dims") or None),
+    "MatrixDiagV3": _diagonal,
     "Mean": _reduced(np.mean),
+    "Range": _range,
+    "Tile": _repeated,
+    "Transpose": lambda node, value, order: value.transpose(order.ravel().tolist()),
     "Prod": _reduced(np.prod),
     "Sum": _reduced(np.sum),
     "GatherV2": _gathered,

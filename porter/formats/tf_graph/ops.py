@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph import moves
+from porter.filegraph import arrays, moves
 from porter.filegraph.arithmetic import negative, square
+from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, sliced, strided
@@ -33,9 +34,13 @@ def _cast(walk: Walk, node: GraphNode) -> Read:
 
 
 def _reduce(walk: Walk, node: GraphNode) -> Read:
-    """Mean and Max."""
-    places, function = walk.flow.integers(node.inputs[1]), _FUNCTIONS[node.op]
-    return moves.reduce(walk, node, node.inputs[0], function, places, node.flag("keep_dims")) if places else None
+    """Mean, Max and Sum."""
+    source, places, keep = node.inputs[0], walk.flow.integers(node.inputs[1]), node.flag("keep_dims")
+    if not places:
+        return None
+    if node.op == "Sum":
+        return moves.total(walk, node, source, places, keep)
+    return moves.reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
 
 
 def _concat(walk: Walk, node: GraphNode) -> Read:
@@ -67,6 +72,43 @@ def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
     return moves.split(walk, node, source, int(axis), sizes, node.op != "Unpack") if sizes else None
 
 
+def _pack(walk: Walk, node: GraphNode) -> Read:
+    if not all(map(walk.is_value, node.inputs)):
+        return "Pack with a constant"
+    return moves.stack(walk, node, node.inputs, node.integer("axis"))
+
+
+def _roll(walk: Walk, node: GraphNode) -> Read:
+    """Roll: value, shifts, axes."""
+    shifts, places = (walk.flow.integers(source) for source in node.inputs[1:])
+    return arrays.roll(walk, node, node.inputs[0], dict(zip(places, shifts, strict=True))) if shifts and places else None
+
+
+def _gather(walk: Walk, node: GraphNode) -> Read:
+    """GatherV2 of one place of an axis, which goes."""
+    places, axis = walk.flow.integers(node.inputs[1]), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
+    if not places or axis is None or walk.flow.shape(node.inputs[1]) != () or node.integer("batch_dims"):
+        return f"{node.op} of several places"
+    return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
+
+
+def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[int]) -> Read:
+    """A Reshape; of a constant that is repeated for each image, with a batch of its own, as tf.repeat writes a class token."""
+    before = walk.unrepeated(source)
+    if before != source:
+        walk.stretched[node.name, 0] = before, tuple(sizes)
+    return moves.reshape(walk, node, source, sizes)
+
+
+def _tile(walk: Walk, node: GraphNode) -> Read:
+    """Tile of a value; a constant is repeated for each image, as is a class token."""
+    times, source = walk.flow.integers(node.inputs[1]), node.inputs[0]
+    if times is None or walk.flow.is_value(source):
+        return None if times is None else moves.repeat(walk, node, source, times)
+    sizes = walk.flow.shape(source) or ()
+    return moves.expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
+
+
 def _depth_to_space(walk: Walk, node: GraphNode) -> Read:
     op = DepthToSpace(node.integer("block_size"), "DCR")
     return windows.wrong_layout(node) or walk.builder.add(node.name, op, walk.value(node.inputs[0]))
@@ -90,30 +132,35 @@ READERS: Mapping[str, Reader[GraphNode]] = {
         ("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum"), arithmetic.read_binary
     ),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), arithmetic.read_fused_norm),
-    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "Einsum"), arithmetic.read_matrix),
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2"), arithmetic.read_matrix),
     **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), windows.read_convolution),
     **dict.fromkeys(("MaxPool", "AvgPool"), windows.read_pool),
     **dict.fromkeys(("Pad", "PadV2"), windows.read_pad),
-    **dict.fromkeys(_FUNCTIONS, _reduce),
+    **dict.fromkeys((*_FUNCTIONS, "Sum"), _reduce),
     **dict.fromkeys(("StridedSlice", "Slice"), _slice),
     **dict.fromkeys(("Split", "SplitV", "Unpack"), _split),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), _sizes),
+    **dict.fromkeys(("Gather", "GatherV2"), _gather),
     "BatchNormWithGlobalNormalization": arithmetic.read_old_norm,
+    "BroadcastTo": by_numbers(moves.expand),
     "Cast": _cast,
     "ClipByValue": arithmetic.read_clip,
     "ConcatV2": _concat,
     "Conv2DBackpropInput": windows.read_transposed,
     "DepthToSpace": _depth_to_space,
+    "Einsum": arithmetic.read_einsum,
     "ExpandDims": by_numbers(moves.unsqueeze),
     "LRN": _response_norm,
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
     "MirrorPad": windows.read_mirror,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
-    "Reshape": by_numbers(moves.reshape),
+    "Pack": _pack,
+    "Reshape": by_numbers(_reshape),
     "ResizeNearestNeighbor": windows.read_resize,
+    "Roll": _roll,
     "Softmax": lambda walk, node: moves.softmax(walk, node, node.inputs[0], -1),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
-    "Tile": by_numbers(moves.repeat),
+    "Tile": _tile,
     "Transpose": by_numbers(moves.transpose),
 }

@@ -28,4 +28,6 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         return build_keras_file(checkpoint, dtype, size)
     wanted = {stored.name for node in graph.nodes for stored in node.tensors.values()}
     expect_cover(wanted - checkpoint.tensors.keys(), (), where=str(checkpoint.path))
-    return GraphRunner(graph.definition, checkpoint.tensors, graph.shown, dtype)
+    runner = GraphRunner(graph.definition, checkpoint.tensors, graph.shown, dtype)
+    runner.arrays = graph.arrays
+    return runner

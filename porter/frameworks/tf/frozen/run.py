@@ -23,6 +23,7 @@ class GraphRunner:
 
     Attributes:
         values: the names of values, to the ops that give them first or `op:place`.
+        arrays: names of values that are no maps, whatever axes they have.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class GraphRunner:
         constants = read_constants(part, tensors, most_bytes(len(definition)))
         self._input, self._shape = _placeholder(tensorflow, part)
         self._dtype = dtype
+        self.arrays: Collection[str] = ()
         graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
         self._session = _session(tensorflow, graph)
         self.values = {name: name for name in (*(node.name for node in part.node), *outputs)} | dict(layers or {})
@@ -75,7 +77,8 @@ class GraphRunner:
         expect_fit(batch.shape, channels, rows, columns)
         images = np.ascontiguousarray(batch.transpose(0, 2, 3, 1), dtype=self._dtype)
         runs = [self._run(part, names) for part in in_parts(images, at_once)]
-        return {name: channels_first(np.concatenate([run.pop(name) for run in runs])[: len(images)]) for name in names}
+        whole = {name: np.concatenate([run.pop(name) for run in runs])[: len(images)] for name in names}
+        return {name: value if name in self.arrays else channels_first(value) for name, value in whole.items()}
 
     def _run(self, images: Array, names: tuple[str, ...]) -> dict[str, Array]:
         tensorflow = import_tensorflow()
