@@ -41,7 +41,57 @@ def _transposed(**arguments: Any) -> Make:
     return lambda layers, ops, x: layers.Conv2DTranspose(5, **arguments)(x)
 
 
+def _tokens(layers: Any, x: Any, channels: int = CHANNELS) -> Any:
+    """The cells of a map one after the other."""
+    return layers.Reshape((-1, channels))(x)
+
+
+def _transformer(layers: Any, ops: Any, x: Any) -> Any:
+    tokens = _tokens(layers, x)
+    normal = layers.LayerNormalization(epsilon=1e-6)(tokens)
+    tokens = layers.Add()([tokens, layers.MultiHeadAttention(2, 4)(normal, normal)])
+    return layers.GlobalAveragePooling1D()(layers.Dense(5, activation="relu")(tokens))
+
+
+def _crossed(layers: Any, ops: Any, x: Any) -> Any:
+    """Attention of some tokens to others of other channels."""
+    few = _tokens(layers, layers.Conv2D(3, 2, strides=2)(x), 3)
+    return layers.MultiHeadAttention(3, 4, value_dim=5, use_bias=False, output_shape=7)(few, _tokens(layers, x))
+
+
+def _windows(layers: Any, ops: Any, x: Any) -> Any:
+    """Attention within two windows of each row, and a map again."""
+    windows = layers.Reshape((ROWS, 2, COLUMNS // 2, CHANNELS))(x)
+    windows = layers.MultiHeadAttention(2, 1, attention_axes=(3,))(windows, windows)
+    return layers.Conv2D(3, 2)(layers.Reshape((ROWS, COLUMNS, CHANNELS))(windows))
+
+
+def _both_axes(layers: Any, ops: Any, x: Any) -> Any:
+    """Attention of every cell to every other one, whose rows and columns stay axes."""
+    return layers.MultiHeadAttention(2, 4, attention_axes=[1, 2])(x, x)
+
+
+def _boxes(layers: Any, ops: Any, x: Any) -> Any:
+    """A detector's scores and boxes over two maps."""
+    maps = [x, layers.MaxPooling2D(2)(x)]
+    scores = layers.Concatenate(axis=1)([layers.Reshape((-1, 3))(layers.Conv2D(6, 1)(each)) for each in maps])
+    boxes = layers.Concatenate(axis=1)([layers.Reshape((-1, 1, 4))(layers.Conv2D(8, 1)(each)) for each in maps])
+    return [layers.Softmax()(scores), boxes]
+
+
 KERAS_CASES: Mapping[str, Make] = {
+    "a transformer": _transformer,
+    "attention to others": _crossed,
+    "attention in windows": _windows,
+    "boxes": _boxes,
+    "moved axes": lambda layers, ops, x: layers.Permute((3, 1, 2))(x),
+    "turned tokens": lambda layers, ops, x: layers.Permute((2, 1))(layers.Dense(5)(layers.Permute((2, 1))(_tokens(layers, x)))),
+    "einsums": lambda layers, ops, x: layers.EinsumDense("abcd,ced->abe", (ROWS * COLUMNS, 5), bias_axes="e")(
+        layers.EinsumDense("abc,dce->abed", (ROWS * COLUMNS, 2, 3))(_tokens(layers, x))
+    ),
+    "norms of tokens": lambda layers, ops, x: layers.PReLU(shared_axes=[1])(layers.BatchNormalization()(_tokens(layers, x))),
+    "norm of all cells": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2])(_tokens(layers, x)),
+    "softmax over cells": lambda layers, ops, x: layers.Softmax(axis=1)(_tokens(layers, x)),
     "activations": _row("elu", "selu", "softplus", "tanh", "sigmoid", "relu6", "softsign"),
     "hard activations": _row("hard_sigmoid", "swish", "hard_sigmoid", "softmax", "relu"),
     "leaky": lambda layers, ops, x: layers.ReLU(negative_slope=0.25)(layers.LeakyReLU(0.125)(layers.Dropout(0.3)(x))),
@@ -127,7 +177,45 @@ def _by_cells(layers: Any, ops: Any, x: Any) -> Any:
     return ops.mean((first * 3.0 + 0.5) * ops.sigmoid(first), (2, 3))
 
 
+def _in_parts(layers: Any, ops: Any, x: Any) -> Any:
+    """Attention of joined queries, keys and values, by two kinds of product."""
+    joined = ops.reshape(layers.Dense(3 * CHANNELS)(x), (-1, ROWS * COLUMNS, 3, 2, CHANNELS // 2))
+    query, key, value = ops.unstack(ops.transpose(joined, (2, 0, 3, 1, 4)), axis=0)
+    shares = ops.softmax(ops.matmul(query, ops.swapaxes(key, -1, -2)) * 0.7)
+    first = ops.reshape(ops.transpose(ops.matmul(shares, value), (0, 2, 1, 3)), (-1, ROWS * COLUMNS, CHANNELS))
+    query, key, value = ops.split(layers.Dense(8)(first), [2, 4], axis=-1)
+    return ops.einsum("bts,bsc->btc", layers.Softmax()(ops.einsum("btc,bsc->bts", query, key)), value)
+
+
+def _shifted(layers: Any, ops: Any, x: Any) -> Any:
+    """Windows of a map that is rolled, with the batch and the windows in one axis, and rolled back."""
+    windows = ops.reshape(ops.roll(x, (-1, 2), axis=(1, 2)), (-1, ROWS, 2, COLUMNS // 2, CHANNELS))
+    windows = ops.reshape(ops.transpose(windows, (0, 2, 1, 3, 4)), (-1, ROWS * COLUMNS // 2, CHANNELS))
+    windows = layers.MultiHeadAttention(2, 4)(windows, windows)
+    back = ops.transpose(ops.reshape(windows, (-1, 2, ROWS, COLUMNS // 2, CHANNELS)), (0, 2, 1, 3, 4))
+    return x + ops.roll(ops.reshape(back, (-1, ROWS, COLUMNS, CHANNELS)), (1, -2), axis=(1, 2))
+
+
+def _with_arrays(layers: Any, ops: Any, x: Any) -> Any:
+    """Stored arrays beside a map, and beside tokens."""
+    random = np.random.default_rng(5)
+    tokens = _tokens(layers, x + random.normal(size=(ROWS, COLUMNS, CHANNELS))) * random.normal(size=(1, ROWS * COLUMNS, 1))
+    return ops.subtract(random.normal(size=(ROWS * COLUMNS, CHANNELS)), tokens / random.uniform(1, 2, (ROWS * COLUMNS, 1)))
+
+
+def _stacks(layers: Any, ops: Any, x: Any) -> Any:
+    tokens = _tokens(layers, x)
+    rows = ops.stack([tokens, tokens * -0.5], axis=2)
+    sums = ops.sum(ops.moveaxis(rows, 1, -1), axis=[1, 3]) + ops.norm(rows, axis=1)[:, 1]
+    return [sums, tokens + ops.repeat(tokens[:, :1], ROWS * COLUMNS, axis=1)]
+
+
 KERAS_3_CASES: Mapping[str, Make] = {
+    "attention of ops": _in_parts,
+    "attention over both axes": _both_axes,
+    "shifted windows": _shifted,
+    "stored arrays": _with_arrays,
+    "stacks": _stacks,
     "group norms": lambda layers, ops, x: layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish"),
     "gelu": _row("gelu", "relu"),
@@ -162,8 +250,8 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "thresholds": lambda layers, ops, x: layers.ReLU(threshold=0.3)(x) + ops.relu(x),
 }  # fmt: skip
 """Cases that only Keras 3 has."""
-BY_COMPARISON = ("elu", "thresholds")
-"""Cases that TensorFlow's graphs say by comparing numbers, for which porter has no op."""
+BY_COMPARISON = ("elu", "thresholds", "norm of all cells", "stacks", "attention over both axes")
+"""Cases that TensorFlow's graphs say by ops that porter lacks, such as comparisons of numbers."""
 
 
 def keras_model(keras: Any, cases: Mapping[str, Make]) -> tuple[Any, list[str]]:

@@ -40,7 +40,7 @@ def values_as_run(checkpoint: Checkpoint, batch: Array) -> dict[str, Array]:
     values = values_of(graph, checkpoint.tensors, images)
     taps = {node.name: node.tap for node in graph.nodes if node.tap}
     found = engine.run_reference(engine.build_file(checkpoint, "float64", batch.shape[1:3]), images, taps)
-    assert found.keys() == taps.keys()
+    assert found.keys() == taps.keys(), taps.keys() - found.keys()
     for name, value in found.items():
         assert value.shape == values[name].shape and distance(values[name], value) <= 1e-12, name
     return values
