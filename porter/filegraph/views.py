@@ -7,9 +7,10 @@ write each of them as several ops that only move numbers.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import accumulate, permutations
 from typing import Literal, NamedTuple
 
 from porter.base.errors import GraphError
@@ -20,6 +21,9 @@ from porter.graph.ops import MOST_AXES, Axis, shape_text
 
 LARGE = 1_000_003
 """Stands for a size that the file leaves open; each has its own odd number from here on, so sums of sizes stay numbers."""
+ONLY = 999_983
+"""Stands for the one image of a file that states a batch of one, which is free in the port: its axis is not lost among those of one
+cell, and counts as one."""
 IMAGE = 10**12 + 39
 """Stands for the number of each image in a free batch, in places that a file computes from it."""
 
@@ -50,7 +54,9 @@ class View:
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
-        return None if self.axes is None else tuple(math.prod(piece.size for piece in axis) for axis in self.axes)
+        if self.axes is None:
+            return None
+        return tuple(math.prod(piece.size for piece in axis if piece.size != ONLY) for axis in self.axes)
 
     def places(self, places: Iterable[int]) -> set[int]:
         """Places of axes, counted from the first one.
@@ -82,12 +88,12 @@ class View:
         return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
 
     def with_axes(self, places: Collection[int]) -> View | None:
-        """The tensor with axes of one cell, which have these places in it; None where one is the first."""
+        """The tensor with axes of one cell, which have these places in it."""
         if self.axes is None:
             return self
         added, left = {range(len(self.axes) + len(places))[place] for place in places}, iter(self.axes)
         count = len(self.axes) + len(added)
-        return replace(self, axes=tuple(() if place in added else next(left) for place in range(count))) if 0 not in added else None
+        return replace(self, axes=tuple(() if place in added else next(left) for place in range(count)))
 
     def repeated(self, times: Sequence[int]) -> View | None:
         """Each axis so many times, one whole copy after the other."""
@@ -105,24 +111,12 @@ class View:
         batch = self.sizes[0]
         if wanted and wanted[0] == 1 and total == batch * math.prod(wanted):
             wanted[0] = batch  # a graph for one image, whose batch is free in the port
-        left = [piece for axis in reversed(self.axes) for piece in reversed(axis)]
-        found = []
-        for size in wanted:
-            taken, missing = [], size
-            while missing > 1 and left:
-                piece = left.pop()
-                if missing % piece.size and not piece.size % missing:
-                    inner = piece.size // missing
-                    left.append(Piece(piece.axis, inner, piece.stride))
-                    piece = Piece(piece.axis, missing, piece.stride * inner)
-                if missing % piece.size:
-                    return None
-                taken.append(piece)
-                missing //= piece.size
-            if missing != 1:
-                return None
-            found.append(tuple(taken))
-        return None if left else replace(self, axes=_joined(found))
+        pieces = [piece for axis in self.axes for piece in axis]
+        only = next((place for place, piece in enumerate(pieces) if piece.size == ONLY), None)
+        if only is not None and wanted:
+            wanted[_place_of_only(wanted, math.prod(piece.size for piece in pieces[:only]))] *= ONLY
+        axes = _split(pieces, wanted)
+        return None if axes is None else replace(self, axes=axes)
 
 
 @dataclass
@@ -153,6 +147,17 @@ class Views:
             return View(value, None)
         n, *axes = self._pieces(value)
         return View(value, _joined([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
+
+    def around(self, value: Value, at: int, before: bool, behind: bool) -> View:
+        """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it in that axis."""
+        n, *axes = self._pieces(value)
+        first, last = at + before, at + before + behind
+        return View(
+            value,
+            _joined(
+                [*((piece,) for piece in axes[:at]), (*axes[at:first], n, *axes[first:last]), *((piece,) for piece in axes[last:])]
+            ),
+        )
 
     def has_more(self, axis: tuple[Piece, ...]) -> bool:
         """Whether more than the batch is in a first axis."""
@@ -319,7 +324,7 @@ class Views:
 
     def _pieces(self, value: Value) -> list[Piece]:
         """Batch, channels, and the rows and columns of a map, or the axes of an array, each whole."""
-        batch = self._open.setdefault(("", "N"), LARGE) if self.batch is None else self.batch
+        batch = self._open.setdefault(("", "N"), LARGE) if self.batch is None else ONLY if self.batch == 1 else self.batch
         sizes = zip("abcdefgh" if value.is_array else "CHW", value.shape or (), strict=False)
         return [Piece("N", batch), *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes)]
 
@@ -333,6 +338,37 @@ class Views:
 def _written(axis: Sequence[str]) -> str:
     """An axis in a pattern of Rearrange."""
     return axis[0] if len(axis) == 1 and "=" not in axis[0] else f"({' '.join(axis)})"
+
+
+def _place_of_only(sizes: Sequence[int], before: int) -> int:
+    """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in any near them: in one
+    of its own, otherwise at the head of the next one, but not of the channels, which are the last.
+    """
+    counts = [*accumulate(sizes, operator.mul, initial=1)]
+    place = next((place for place, count in enumerate(counts[1:]) if counts[place] == before or count > before), len(sizes) - 1)
+    return place - 1 if 0 < place == len(sizes) - 1 and counts[place] == before and sizes[place] != 1 else place
+
+
+def _split(pieces: Iterable[Piece], sizes: Iterable[int]) -> Axes | None:
+    """Axes of these sizes over pieces; None where a piece cannot be split so."""
+    left = [*pieces][::-1]
+    found = []
+    for size in sizes:
+        taken, missing = [], size
+        while missing > 1 and left:
+            piece = left.pop()
+            if missing % piece.size and not piece.size % missing:
+                inner = piece.size // missing
+                left.append(Piece(piece.axis, inner, piece.stride))
+                piece = Piece(piece.axis, missing, piece.stride * inner)
+            if missing % piece.size:
+                return None
+            taken.append(piece)
+            missing //= piece.size
+        if missing != 1:
+            return None
+        found.append(tuple(taken))
+    return None if left else _joined(found)
 
 
 def _joined(axes: Iterable[Iterable[Piece]]) -> Axes:

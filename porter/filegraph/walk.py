@@ -163,6 +163,21 @@ class Walk(Generic[N]):
             self._arrays[view] = self.views.led(self.builder.add(name, op, view.value, tap=None if lead else tap), lead)
         return self._arrays.get(view)
 
+    def _with_batch_within(self, name: str, view: View) -> View | None:
+        """A view whose batch does not come first, as an array of its axes in their order; None for others. What stands before and
+        behind the batch in its axis are axes of the array.
+        """
+        found = [(at, place) for at, axis in enumerate(view.axes or ()) for place, piece in enumerate(axis) if piece.axis == "N"]
+        if view.axes is None or found in ([], [(0, 0)]):
+            return None
+        at, place = found[0]
+        before, behind = view.axes[at][:place], view.axes[at][place + 1 :]
+        axes = (*view.axes[:at], *filter(None, (before, behind)), *view.axes[at + 1 :])
+        array = self.as_array(name, replace(view, axes=(view.axes[at][place : place + 1], *axes)))
+        if array is None or len(array.value.shape or ()) != len(axes):
+            return None
+        return self.views.around(array.value, at, len(before) > 0, len(behind) > 0)
+
     def settled_array(self, view: View) -> View | None:
         """A view that holds an array, or features, with its own axes; None for others."""
         shape, axes = view.value.shape, view.axes
@@ -179,7 +194,10 @@ class Walk(Generic[N]):
     def by_cell(self, source: Reference, place: int = -1) -> View:
         """As `kept`, but with the channels at a place: as an array, or as a map, where only these have them there."""
         view = self.kept(source)
-        for found in (view, self.plain(source)):
+        if self.views.has_channels(view, place):
+            return view
+        turned = self._with_batch_within(source[0], view)
+        for found in (turned, self.plain(source)) if turned else (self.plain(source),):
             if self.views.has_channels(found, place):
                 return found
         return self.views.of(self.value(source)) if len(view.axes or ()) == 4 else self.plain(source)

@@ -374,7 +374,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "parts of 0": ("y = Div (x, zero)", "Div"),
     "numbers in another order": (
         "p = ReduceMean <axes=[2, 3]> (x) f = Reshape (p, minus) y = Gather (f, turned)",
-        "a reshape of 6x1x1 to one axis",
+        "Gather of several places",
     ),
     "a scale of fewer ones than channels": ("y = InstanceNormalization (x, ones3, zeros3)", "numbers for each group"),
     "cells without end": ("y = Tile (x, million)", "reshape"),

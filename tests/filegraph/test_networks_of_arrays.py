@@ -1,0 +1,227 @@
+"""Detection heads and attention as torch exports them, with a free batch and for one image: their graphs compute what they do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from porter.formats.reading import read_checkpoint
+from tests.filegraph.values import translated
+from tests.oracle import evaluate
+
+torch = pytest.importorskip("torch")
+nn, functional = torch.nn, torch.nn.functional
+SIZE = (24, 32)
+CHANNELS, HEADS, WINDOW = 8, 2, 4
+Tensor = Any
+
+
+class Net(nn.Module):  # type: ignore[misc,name-defined]
+    """A stem that halves its image, and what follows it."""
+
+    def __init__(self, head: nn.Module) -> None:
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(3, CHANNELS, 3, 2, 1), head
+
+    def forward(self, image: Tensor) -> Any:
+        return self.head(torch.relu(self.stem(image)))
+
+
+class Ssd(nn.Module):  # type: ignore[misc,name-defined]
+    """Boxes of three maps, listed with the channels last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Conv2d(CHANNELS, 3 * 4, 3, stride, 1) for stride in (1, 2, 4))
+
+    def forward(self, found: Tensor) -> Tensor:
+        return torch.cat([head(found).permute(0, 2, 3, 1).reshape(found.shape[0], -1, 4) for head in self.heads], 1)
+
+
+class Yolo(nn.Module):  # type: ignore[misc,name-defined]
+    """As version 5: the channels of each anchor go last."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(nn.Conv2d(CHANNELS, 3 * 7, 1, stride) for stride in (1, 2))
+
+    def forward(self, found: Tensor) -> Tensor:
+        boxes = []
+        for head in self.heads:
+            batch, _, rows, columns = (value := head(found)).shape
+            boxes.append(value.view(batch, 3, 7, rows, columns).permute(0, 1, 3, 4, 2).contiguous().sigmoid().view(batch, -1, 7))
+        return torch.cat(boxes, 1)
+
+
+class Anchors(nn.Module):  # type: ignore[misc,name-defined]
+    """As version 8: distances are expectations, and centres are computed from the size of the map."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head, self.bins = nn.Conv2d(CHANNELS, 4 * 8 + 5, 1), nn.Conv2d(8, 1, 1, bias=False)
+
+    def forward(self, found: Tensor) -> Tensor:
+        box, classes = self.head(found).flatten(2).split((4 * 8, 5), 1)
+        batch, _, cells = box.shape
+        before, behind = self.bins(box.view(batch, 4, 8, cells).transpose(2, 1).softmax(1)).view(batch, 4, cells).chunk(2, 1)
+        across = torch.arange(found.shape[3], dtype=found.dtype) + 0.5
+        down, across = torch.meshgrid(torch.arange(found.shape[2], dtype=found.dtype) + 0.5, across, indexing="ij")
+        centres = torch.stack((across, down), -1).view(-1, 2).transpose(0, 1).unsqueeze(0)
+        return torch.cat([(centres - before + centres + behind) / 2, classes.sigmoid()], 1)
+
+
+class Maps(nn.Module):  # type: ignore[misc,name-defined]
+    """As MTCNN: maps with the channels last, and a dense layer of a map whose axes were turned."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.box, self.face, self.dense = nn.Conv2d(CHANNELS, 4, 1), nn.Conv2d(CHANNELS, 2, 1), nn.Linear(CHANNELS * 12 * 16, 3)
+
+    def forward(self, found: Tensor) -> tuple[Tensor, ...]:
+        turned = self.dense(found.permute(0, 3, 2, 1).reshape(found.shape[0], -1))
+        return self.box(found).permute(0, 2, 3, 1), self.face(found).softmax(1).permute(0, 2, 3, 1), turned
+
+
+class Slots(nn.Module):  # type: ignore[misc,name-defined]
+    """Letters: a softmax for each slot, and one for each column, as a CTC decoder takes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slots, self.columns = nn.Linear(CHANNELS, 4 * 5), nn.Linear(CHANNELS, 5)
+
+    def forward(self, found: Tensor) -> tuple[Tensor, Tensor]:
+        line = functional.avg_pool2d(found, (12, 1)).squeeze(2).permute(0, 2, 1)
+        return self.slots(found.mean((2, 3))).view(-1, 4, 5).softmax(2), self.columns(line).softmax(2)
+
+
+class Attention(nn.Module):  # type: ignore[misc,name-defined]
+    """Queries, keys and values of one dense layer, as timm's."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__()
+        self.fused = fused
+        self.qkv, self.proj = nn.Linear(CHANNELS, 3 * CHANNELS), nn.Linear(CHANNELS, CHANNELS)
+
+    def forward(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
+        batch, count, width = tokens.shape
+        query, key, value = self.qkv(tokens).reshape(batch, count, 3, HEADS, width // HEADS).permute(2, 0, 3, 1, 4).unbind(0)
+        if self.fused:
+            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        else:
+            shares = query * (width // HEADS) ** -0.5 @ key.transpose(-2, -1)
+            mixed = (shares if bias is None else shares + bias).softmax(-1) @ value
+        return self.proj(mixed.transpose(1, 2).reshape(batch, count, width))
+
+
+class VisionTransformer(nn.Module):  # type: ignore[misc,name-defined]
+    """Patches, a class token, positions, and two blocks."""
+
+    def __init__(self, fused: bool) -> None:
+        super().__init__()
+        self.patch = nn.Conv2d(CHANNELS, CHANNELS, 4, 4)
+        self.token, self.places = nn.Parameter(torch.randn(1, 1, CHANNELS)), nn.Parameter(torch.randn(1, 13, CHANNELS))
+        self.norms = nn.ModuleList(nn.LayerNorm(CHANNELS) for _ in range(3))
+        self.attention, self.gamma = Attention(fused), nn.Parameter(torch.rand(CHANNELS))
+        self.mlp, self.head = nn.Sequential(nn.Linear(CHANNELS, 16), nn.GELU(), nn.Linear(16, CHANNELS)), nn.Linear(CHANNELS, 5)
+
+    def forward(self, found: Tensor) -> Tensor:
+        tokens = self.patch(found).flatten(2).transpose(1, 2)
+        tokens = torch.cat((self.token.expand(tokens.shape[0], -1, -1), tokens), 1) + self.places
+        tokens = tokens + self.gamma * self.attention(self.norms[0](tokens))
+        tokens = tokens + self.mlp(self.norms[1](tokens))
+        return self.head(self.norms[2](tokens)[:, 0])
+
+
+class Encoder(nn.Module):  # type: ignore[misc,name-defined]
+    """torch's own encoder layer, as torchvision's and many others' transformers have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(CHANNELS, HEADS, 16, batch_first=True, norm_first=True, activation="gelu")
+
+    def forward(self, found: Tensor) -> Tensor:
+        return self.layer(found.flatten(2).transpose(1, 2)).mean(1)
+
+
+class Windows(nn.Module):  # type: ignore[misc,name-defined]
+    """As Swin: attention in shifted windows, with a table of relative positions, and patches merged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.table = Attention(fused=False), nn.Parameter(torch.randn((2 * WINDOW - 1) ** 2, HEADS))
+        cells = torch.stack(torch.meshgrid(torch.arange(WINDOW), torch.arange(WINDOW), indexing="ij")).flatten(1)
+        apart = (cells[:, :, None] - cells[:, None, :]).permute(1, 2, 0) + WINDOW - 1
+        self.register_buffer("index", apart[..., 0] * (2 * WINDOW - 1) + apart[..., 1])
+        self.norm, self.merge = nn.LayerNorm(4 * CHANNELS), nn.Linear(4 * CHANNELS, 2 * CHANNELS, bias=False)
+
+    def forward(self, found: Tensor) -> Tensor:
+        found = torch.roll(found.permute(0, 2, 3, 1), (-2, -2), (1, 2))
+        batch, rows, columns, width = found.shape
+        windows = found.view(batch, rows // WINDOW, WINDOW, columns // WINDOW, WINDOW, width).permute(0, 1, 3, 2, 4, 5)
+        bias = self.table[self.index.view(-1)].view(WINDOW**2, WINDOW**2, -1).permute(2, 0, 1).unsqueeze(0)
+        mixed = self.attention(windows.reshape(-1, WINDOW**2, width), bias)
+        mixed = mixed.view(-1, rows // WINDOW, columns // WINDOW, WINDOW, WINDOW, width).permute(0, 1, 3, 2, 4, 5)
+        whole = torch.roll(mixed.reshape(batch, rows, columns, width), (2, 2), (1, 2))
+        parts = [whole[:, down::2, across::2] for across in (0, 1) for down in (0, 1)]
+        return self.merge(self.norm(torch.cat(parts, -1))).permute(0, 3, 1, 2)
+
+
+class Unfolded(nn.Module):  # type: ignore[misc,name-defined]
+    """As MobileViT: attention among the cells of one place in their patches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention, self.out = Attention(fused=True), nn.Conv2d(2 * CHANNELS, CHANNELS, 3, 1, 1)
+
+    def forward(self, found: Tensor) -> Tensor:
+        batch, width, rows, columns = found.shape
+        down, across = rows // 2, columns // 2
+        patches = found.reshape(batch * width * down, 2, across, 2).transpose(1, 2)
+        patches = patches.reshape(batch, width, down * across, 4).transpose(1, 3).reshape(batch * 4, down * across, width)
+        mixed = self.attention(patches).contiguous().view(batch, 4, down * across, width)
+        mixed = mixed.transpose(1, 3).reshape(batch * width * down, across, 2, 2).transpose(1, 2)
+        return self.out(torch.cat((found, mixed.reshape(batch, width, rows, columns)), 1))
+
+
+HEADS_OF: dict[str, Callable[[], Any]] = {
+    **{"ssd": Ssd, "yolo": Yolo, "anchors": Anchors, "maps": Maps, "slots": Slots, "encoder": Encoder, "windows": Windows},
+    **{"vit": lambda: VisionTransformer(False), "vit fused": lambda: VisionTransformer(True), "unfolded": Unfolded},
+}
+
+
+def export(net: Any, image: Any, free: bool, path: Path) -> Path:
+    if path.suffix == ".pt2":
+        sizes = ({0: torch.export.Dim("n", min=1)},) if free else None
+        torch.export.save(torch.export.export(net, (image,), dynamic_shapes=sizes), path)
+        return path
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        axes = {"dynamic_axes": {"x": {0: "n"}}} if free else {}
+        torch.onnx.export(net, (image,), path, dynamo=False, opset_version=17, input_names=["x"], **axes)
+    return path
+
+
+@pytest.mark.parametrize("free", [True, False], ids=["any batch", "one image"])
+@pytest.mark.parametrize("form", [".pt2", ".onnx"])
+@pytest.mark.parametrize("name", HEADS_OF)
+def test_a_network_of_arrays_is_read_as_it_computes(name: str, form: str, free: bool, tmp_path: Path) -> None:
+    if form == ".onnx":
+        pytest.importorskip("onnx")
+    torch.manual_seed(0)
+    net = Net(HEADS_OF[name]()).eval().double()
+    images = torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    checkpoint = read_checkpoint(export(net, images if free else images[:1], free, tmp_path / f"net{form}"))
+    assert checkpoint.graph is not None
+    found, held = translated(checkpoint.graph, checkpoint.tensors)
+    values = evaluate(found.graph, held, images.numpy())
+    with torch.no_grad():
+        given = net(images)
+    for path, wanted in zip(found.graph.outputs, given if isinstance(given, tuple) else (given,), strict=True):
+        ours, theirs = values[path], wanted.numpy()
+        limit = 1e-12 if form == ".pt2" else 1e-10  # ONNX keeps an epsilon of 1e-5 in float32
+        assert ours.shape == theirs.shape and np.linalg.norm(ours - theirs) <= limit * np.linalg.norm(theirs), path
