@@ -101,7 +101,16 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> R
 
 
 def cut(walk: Walk[N], node: N, source: Reference, parts: Mapping[int, slice | int]) -> Read:
-    """A part of each axis that has one here, as Python takes it; a number takes its axis away."""
+    """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part without cells only the
+    sizes are known.
+    """
+    sizes = [*(walk.view(source).sizes or ())]
+    for place, part in parts.items():
+        if sizes and isinstance(part, slice) and sizes[place] < LARGE:
+            sizes[place] = len(range(sizes[place])[part])
+    if 0 in sizes:
+        walk.blank[node.name, 0] = tuple(sizes)
+        return f"{node.op} that leaves nothing"
     return _cut(walk, node, node.name, walk.kept(source), parts)
 
 

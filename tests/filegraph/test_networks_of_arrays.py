@@ -188,10 +188,39 @@ class Unfolded(nn.Module):  # type: ignore[misc,name-defined]
         return self.out(torch.cat((found, mixed.reshape(batch, width, rows, columns)), 1))
 
 
+class Einsums(nn.Module):  # type: ignore[misc,name-defined]
+    """Attention by equations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.randn(CHANNELS, 3, HEADS, CHANNELS // HEADS))
+
+    def forward(self, found: Tensor) -> Tensor:
+        parts = torch.einsum("nlc,ckhd->nklhd", found.flatten(2).transpose(1, 2), self.kernel)
+        query, key, value = parts[:, 0], parts[:, 1], parts[:, 2]
+        shares = torch.einsum("nlhd,nmhd->nhlm", query, key).softmax(-1)
+        return torch.einsum("nhlm,nmhd->nlhd", shares, value)
+
+
+class Positions(nn.Module):  # type: ignore[misc,name-defined]
+    """Sines that are computed from the size of a map, patches by an unfold, no tokens before the others, precision kept."""
+
+    def forward(self, found: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            there = ~torch.zeros(1, *found.shape[2:], dtype=torch.bool)
+            rates = 100.0 ** (2 * torch.div(torch.arange(CHANNELS, dtype=found.dtype), 2, rounding_mode="floor") / CHANNELS)
+            angles = there.cumsum(1, dtype=found.dtype)[..., None] / rates
+            found = found + torch.stack((angles[..., ::2].sin(), angles[..., 1::2].cos()), 4).flatten(3).permute(0, 3, 1, 2)
+        patches = functional.unfold(found, 2, stride=2).transpose(1, 2)
+        return torch.cat((patches[:, :0], patches.softmax(-1)), 1)
+
+
 HEADS_OF: dict[str, Callable[[], Any]] = {
     **{"ssd": Ssd, "yolo": Yolo, "anchors": Anchors, "maps": Maps, "slots": Slots, "encoder": Encoder, "windows": Windows},
     **{"vit": lambda: VisionTransformer(False), "vit fused": lambda: VisionTransformer(True), "unfolded": Unfolded},
+    "einsums": Einsums,
 }
+CASES = [(make, form) for make in HEADS_OF.values() for form in (".pt2", ".onnx")] + [(Positions, ".pt2")]
 
 
 def export(net: Any, image: Any, free: bool, path: Path) -> Path:
@@ -207,13 +236,14 @@ def export(net: Any, image: Any, free: bool, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("free", [True, False], ids=["any batch", "one image"])
-@pytest.mark.parametrize("form", [".pt2", ".onnx"])
-@pytest.mark.parametrize("name", HEADS_OF)
-def test_a_network_of_arrays_is_read_as_it_computes(name: str, form: str, free: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "form"), CASES, ids=[*(f"{name}{form}" for name in HEADS_OF for form in (".pt2", ".onnx")), "sines"]
+)
+def test_a_network_of_arrays_is_read_as_it_computes(make: Callable[[], Any], form: str, free: bool, tmp_path: Path) -> None:
     if form == ".onnx":
         pytest.importorskip("onnx")
     torch.manual_seed(0)
-    net = Net(HEADS_OF[name]()).eval().double()
+    net = Net(make()).eval().double()
     images = torch.randn(2, 3, *SIZE, dtype=torch.float64)
     checkpoint = read_checkpoint(export(net, images if free else images[:1], free, tmp_path / f"net{form}"))
     assert checkpoint.graph is not None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, slopes
+from porter.filegraph.einsum import einsum
 from porter.filegraph.views import IMAGE, LARGE
 from porter.filegraph.walk import Read, Reader, by_numbers, unary
 from porter.formats.onnx import arithmetic, windows
@@ -139,6 +140,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Conv": windows.read_convolution,
     "ConvTranspose": windows.read_transposed,
     "DepthToSpace": _depth_to_space,
+    "Einsum": lambda walk, node: einsum(walk, node, node.text("equation", ""), node.inputs),
     "Expand": by_numbers(moves.expand),
     "Flatten": _flatten,
     "Gather": _gather,

@@ -38,10 +38,9 @@ def is_cast(node: AtenNode) -> bool:
 
 
 def _divided(node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
-    """Two whole numbers give a real one, unlike in other formats."""
-    if node.arguments.get("rounding_mode"):
-        raise ValueError("a rounded quotient")
-    return np.asarray(first / second)
+    """Two whole numbers give a real one, unlike in other formats, unless the quotient is rounded."""
+    mode = node.arguments.get("rounding_mode")
+    return np.asarray(first / second if mode is None else {"floor": np.floor, "trunc": np.trunc}[mode](first / second))
 
 
 def _scaled(function: Any, node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
@@ -123,10 +122,13 @@ def _flattened(node: AtenNode, value: Numbers) -> Numbers:
 
 
 def _cast(node: AtenNode, value: Numbers) -> Numbers:
-    """Of whole numbers to real ones, or of real ones among themselves."""
-    if node.arguments.get("dtype") not in EXACT_TYPES:
+    """Of whole numbers to real ones, or of real ones among themselves; to true or false of ones and zeros only."""
+    kind = node.arguments.get("dtype")
+    if kind == _BOOL and np.isin(value, (0, 1)).all():
+        return value.astype(np.bool_)
+    if kind not in EXACT_TYPES:
         raise ValueError("a cast that rounds")
-    return value.astype(np.float64) if node.arguments.get("dtype") is not None else value
+    return value.astype(np.float64) if kind is not None else value
 
 
 def _filled(node: AtenNode) -> Numbers:
@@ -155,9 +157,10 @@ def _meshed(node: AtenNode, *values: Numbers) -> list[Numbers]:
 
 
 def _repeated(node: AtenNode, value: Numbers) -> Numbers:
-    if value.size * math.prod(node.arguments["repeats"]) > MOST_COMPUTED:
+    times = node.arguments["dims" if node.op == "tile" else "repeats"]
+    if value.size * math.prod(times) > MOST_COMPUTED:
         raise ValueError("too many repetitions")
-    return np.tile(value, node.arguments["repeats"])
+    return np.tile(value, times)
 
 
 def _parted(node: AtenNode, value: Numbers) -> list[Numbers]:
@@ -197,6 +200,14 @@ def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
 
 
 RESHAPES = frozenset({*RESHAPED, "unsqueeze", "squeeze"})
+
+
+def _softmax(node: AtenNode, value: Numbers) -> Numbers:
+    place = node.arguments["dim"]
+    powers = np.exp(value - value.max(place, keepdims=True))
+    return np.asarray(powers / powers.sum(place, keepdims=True))
+
+
 EVALUATORS: Mapping[str, Evaluator] = {
     "add": partial(_scaled, np.add),
     "sub": partial(_scaled, np.subtract),
@@ -219,6 +230,8 @@ EVALUATORS: Mapping[str, Evaluator] = {
     **dict.fromkeys(("cat", "concat"), lambda node, *values: np.concatenate(_listed(node, values), node.arguments.get("dim", 0))),
     "stack": lambda node, *values: np.stack(_listed(node, values), node.arguments.get("dim", 0)),
     "sigmoid": _plain(lambda value: 1 / (1 + np.exp(-value))),
+    "softmax": _softmax,
+    "pow": _plain(np.power),
     "sin": _plain(np.sin),
     "cos": _plain(np.cos),
     "exp": _plain(np.exp),
@@ -237,7 +250,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "bitwise_not": _plain(np.invert),
     "cumsum": lambda node, value: np.add.accumulate(value, node.arguments["dim"]),
     "meshgrid": _meshed,
-    "repeat": _repeated,
+    **dict.fromkeys(("repeat", "tile"), _repeated),
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind"), _parted),
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
 }

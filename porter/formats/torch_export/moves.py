@@ -79,6 +79,17 @@ def read_squeeze(walk: Walk, node: AtenNode) -> Read:
     return moves.squeeze(walk, node, taken(node), gone) if gone else walk.view(taken(node))
 
 
+def read_patches(walk: Walk, node: AtenNode) -> Read:
+    """Patches side by side as tokens N×(C·rows·columns)×patches; those that overlap or are padded are no mere move."""
+    sizes, (rows, columns) = walk.view(taken(node)).sizes, node.arguments["kernel_size"]
+    if sizes is None or node.arguments["stride"] != [rows, columns] or any(node.arguments["padding"]):
+        return f"{node.op} of patches that overlap or are padded"
+    batch, channels, down, across = sizes
+    cells = walk.view(taken(node)).reshaped([batch, channels, down // rows, rows, across // columns, columns])
+    turned = cells and cells.transposed([0, 1, 3, 5, 2, 4])
+    return turned and turned.reshaped([batch, channels * rows * columns, -1])
+
+
 def read_unsqueeze(walk: Walk, node: AtenNode) -> Read:
     return moves.unsqueeze(walk, node, taken(node), [node.arguments["dim"]])
 

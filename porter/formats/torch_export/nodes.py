@@ -6,8 +6,8 @@ arithmetic op takes beside values are constants of their own, as they are in oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from porter.formats.limits import MOST_NODES
 Walk = walk.Walk["AtenNode"]
 Sizes = tuple[int | str, ...]
 _OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
+_AUTOCAST = "higher_order.wrap_with_autocast"
+_PLAIN_WRAPPERS = (_AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
+"""Ops that run a program in the program, and change nothing that it computes while automatic precision is off."""
 UNKNOWN = ...
 """An argument of a kind that porter does not read, such as a program in the program."""
 
@@ -92,16 +95,14 @@ def read_program(program: Mapping[str, Any]) -> Program:
     graph, signature = program["graph_module"]["graph"], program["graph_module"]["signature"]
     if len(graph["nodes"]) + len(graph["inputs"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
-    values = graph["tensor_values"]
-    sizes = {str(name): tuple(_size(size) for size in stated["sizes"]) for name, stated in values.items()}
-    reader = _Reader(sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()})
+    values, reader = graph["tensor_values"], _reader(graph)
     stored, images = {}, []
     for spec in signature["input_specs"]:
         ((kind, stated),) = spec.items()
         if kind == "constant_input":
             continue
         name = _name(stated["arg"])
-        reader.add(AtenNode(name, "input" if kind == "user_input" else "tensor", sizes=(sizes.get(name, ()),)))
+        reader.add(AtenNode(name, "input" if kind == "user_input" else "tensor", sizes=(reader.sizes.get(name, ()),)))
         if kind == "user_input":
             images.append(name)
         elif kind in ("parameter", "buffer", "tensor_constant"):
@@ -128,6 +129,7 @@ class _Reader:
     Attributes:
         sizes, expressions: of values that are tensors, and of those that are sizes, by name.
         known: by expression, the first value that has this size, and the place of the axis.
+        scope: what the names of its nodes begin with.
     """
 
     sizes: Mapping[str, Sizes]
@@ -136,9 +138,12 @@ class _Reader:
     given: dict[str, Reference] = field(default_factory=dict)
     numbers: dict[str, Array] = field(default_factory=dict)
     known: dict[str, tuple[Reference, int]] = field(default_factory=dict)
+    scope: str = ""
 
     def add(self, node: AtenNode, *further: str) -> None:
-        for place, name in enumerate((node.name, *further)):
+        if self.scope:
+            node = replace(node, name=f"{self.scope}{node.name}")
+        for place, name in enumerate((node.name.removeprefix(self.scope), *further)):
             if name in self.given:
                 raise ValueError(f"two nodes give '{name}'")
             self.given[name] = node.name, place
@@ -155,19 +160,33 @@ class _Reader:
         target = str(stated["target"]).removeprefix("torch.ops.")
         library, _, rest = target.partition(".")
         op = rest.rpartition(".")[0].rstrip("_") if library == "aten" else target.replace("_operator.", "operator.")
+        inner = [each["arg"]["as_graph"]["graph"] for each in stated["inputs"] if "as_graph" in each["arg"]]
+        if op in _PLAIN_WRAPPERS and len(inner) == 1 and not _lowers_precision(op, stated["inputs"]):
+            self.inline(inner[0], stated["inputs"], names)
+            return
         arguments = {str(each["name"]): self.argument(each["arg"]) for each in stated["inputs"]}
         for key in _OPERANDS:
             if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
                 constant = AtenNode(f"{name}.{key}", "number")
                 self.add(constant)
-                self.numbers[constant.name] = _number(arguments[key])
-                arguments[key] = constant.name, 0
+                self.numbers[f"{self.scope}{constant.name}"] = _number(arguments[key])
+                arguments[key] = f"{self.scope}{constant.name}", 0
         stack = str((stated.get("metadata") or {}).get("nn_module_stack") or "").split(";")[-1].split(",")
         module = stack[1] if len(stack) > 2 else ""
         inputs = tuple(source for value in arguments.values() for source in _sources(value))
         sizes, expression = tuple(self.sizes.get(each, ()) for each in names), self.expressions.get(name)
         known = self.known.get(str(expression))
         self.add(AtenNode(name, op, inputs, target, arguments, module, len(names), sizes, expression, known), *further)
+
+    def inline(self, graph: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> None:
+        """Reads the nodes of a program in the program, whose inputs are the last ones of the node that calls it."""
+        part = replace(_reader(graph), nodes=self.nodes, numbers=self.numbers, scope=f"{names[0]}__")
+        taken = [self.argument(each["arg"]) for each in inputs[len(inputs) - len(graph["inputs"]) :]]
+        part.given |= {_name(stated): source for stated, source in zip(graph["inputs"], taken, strict=True)}
+        for node in graph["nodes"]:
+            part.read(node)
+        self.given |= {f"{part.scope}{name}": source for name, source in part.given.items() if source[0].startswith(part.scope)}
+        self.given |= {name: part.given[_name(stated)] for name, stated in zip(names, graph["outputs"], strict=True)}
 
     def argument(self, stated: Mapping[str, Any]) -> Any:
         ((kind, value),) = stated.items()
@@ -198,6 +217,17 @@ class _Reader:
             return self.given[name]
         ((kind, value),) = stated.items()
         return self.value(value) if kind == "as_tensor" else None if kind == "as_none" else value
+
+
+def _reader(graph: Mapping[str, Any]) -> _Reader:
+    """A reader of the nodes of a graph, with the sizes of its values."""
+    sizes = {str(name): tuple(_size(size) for size in stated["sizes"]) for name, stated in graph["tensor_values"].items()}
+    return _Reader(sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()})
+
+
+def _lowers_precision(op: str, inputs: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a wrapper switches automatic precision on: its third argument (torch/_higher_order_ops/wrap.py)."""
+    return op == _AUTOCAST and inputs[2]["arg"] != {"as_bool": False}
 
 
 def _mutated(specs: Iterable[Mapping[str, Any]]) -> Iterator[str]:

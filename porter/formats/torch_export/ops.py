@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from porter.filegraph.einsum import einsum
 from porter.filegraph.walk import Read, always, apply
 from porter.formats.torch_export import arithmetic, moves, windows
 from porter.formats.torch_export.constants import COPIES, RESHAPED, SAME
@@ -66,6 +67,7 @@ READERS: Mapping[str, Reader] = {
     "instance_norm": arithmetic.read_instance_norm,
     **dict.fromkeys(("mm", "bmm", "matmul", "addmm"), arithmetic.read_product),
     "linear": arithmetic.read_linear,
+    "einsum": lambda walk, node: einsum(walk, node, str(node.arguments["equation"]), node.inputs),
     "scaled_dot_product_attention": arithmetic.read_attention,
     "addcmul": arithmetic.read_scaled_sum,
     "where": arithmetic.read_where,
@@ -85,6 +87,7 @@ READERS: Mapping[str, Reader] = {
     **dict.fromkeys(("cat", "concat"), moves.read_concat),
     "stack": moves.read_stack,
     "roll": moves.read_roll,
+    "im2col": moves.read_patches,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),
     **dict.fromkeys(("mean", "amax", "linalg_vector_norm", "sum"), moves.read_reduce),
     "upsample_nearest2d": moves.read_upsample,
