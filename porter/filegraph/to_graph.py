@@ -44,21 +44,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         MappingError: there is no layer, porter has no op for a node, or the file's values do not fit each other; `where` is the
             file's name of it.
     """
-    foreign = {node.name: node.op.kind for node in file.nodes if isinstance(node.op, Foreign)}
-    if foreign:
-        # What reads a foreign node's value is often foreign only because nothing is known of that value.
-        reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
-        first = [name for name in foreign if reached.isdisjoint(file.by_name[name].inputs)]
-        kinds = ", ".join(f"'{name}' ({foreign[name]})" for name in first[:5])
-        more = f" and {len(first) - 5} more" if len(first) > 5 else ""
-        behind = f"; of the nodes behind, {len(foreign) - len(first)} cannot be read" if len(foreign) > len(first) else ""
-        exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
-        ends = _ends_before(file, reached)
-        cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else "save a model that ends before them"
-        raise MappingError(
-            f"porter has no op for {kinds}{more}{behind}",
-            next=f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else ""),
-        )
+    expect_ops(file)
     if all(isinstance(node.op, Identity) for node in file.nodes):
         raise MappingError("this model has no layers: it gives its input", next="save a model that computes something")
     paths = _paths(node.name for node in file.nodes)
@@ -88,6 +74,29 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     kept = tuple(node for node in graph.nodes if node.path != output)
     del names[output]
     return Translated(Graph(kept, file.channels, logits), names, last.op_name)
+
+
+def expect_ops(file: FileGraph) -> None:
+    """Expects that porter has an op for every node.
+
+    Raises:
+        MappingError: it lacks some; `next` says where the graph could end instead.
+    """
+    foreign = {node.name: node.op.kind for node in file.nodes if isinstance(node.op, Foreign)}
+    if foreign:
+        # What reads a foreign node's value is often foreign only because nothing is known of that value.
+        reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
+        first = [name for name in foreign if reached.isdisjoint(file.by_name[name].inputs)]
+        kinds = ", ".join(f"'{name}' ({foreign[name]})" for name in first[:5])
+        more = f" and {len(first) - 5} more" if len(first) > 5 else ""
+        behind = f"; of the nodes behind, {len(foreign) - len(first)} cannot be read" if len(foreign) > len(first) else ""
+        exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
+        ends = _ends_before(file, reached)
+        cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else "save a model that ends before them"
+        raise MappingError(
+            f"porter has no op for {kinds}{more}{behind}",
+            next=f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else ""),
+        )
 
 
 def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:

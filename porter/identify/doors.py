@@ -12,6 +12,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
+from porter.formats.torch_export import SAVE
 from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import port_at
 from porter.recipe import Member, convert_command, declared_recipes
@@ -197,6 +198,8 @@ def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Open
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     advice = "porter inspect FILE says what it could be"
+    if checkpoint.dialect == "torch":
+        advice += f"; where the model's code is at hand, {SAVE} keeps its graph, which needs no recipe"
     for best in rank(checkpoint, recipes).likely[:1]:
         advice = convert_command(best.member, "FRAMEWORK", checkpoint.path, recipes)
     said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""

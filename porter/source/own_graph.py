@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.to_graph import Translated, to_graph
+from porter.filegraph.to_graph import Translated, expect_ops, to_graph
 from porter.fitting.fit import OWN_GRAPH, Fit, some
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import engine_name
@@ -48,10 +48,11 @@ def translation(checkpoint: Checkpoint, wishes: Wishes = NONE) -> tuple[Translat
     assert file is not None
     asked = PROBE if wishes.size == ANY else wishes.size or ANY
     rows, columns = asked if None in file.size else file.size
-    if rows is None or columns is None:
-        next = "add --input-size N, or any for pads that are computed from the size"
-        raise UsageError("the file states no input size", where=where, next=next)
     try:
+        expect_ops(file)
+        if rows is None or columns is None:
+            next = "add --input-size N, or any for pads that are computed from the size"
+            raise UsageError("the file states no input size", where=where, next=next)
         found = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None

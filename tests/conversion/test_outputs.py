@@ -141,3 +141,17 @@ def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:
     numbers = tmp_path / "net.npz"
     np.savez(numbers, kernel=np.zeros(3))
     refused(cli("convert", numbers, "--to", "torch", "--outputs", "low"), "--outputs: ", "carries no graph")
+
+
+def test_what_has_no_op_is_said_before_a_size_is_asked_for(tmp_path: Path, cli: Cli) -> None:
+    onnx = pytest.importorskip("onnx")
+    text = '<ir_version: 8, opset_import: ["" : 17]> net (float[1,3,H,W] image) => (float[1,3,H,W] y) { y = Sin (image) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "net.onnx")
+    refused(cli("convert", tmp_path / "net.onnx", "--to", "torch"), "porter has no op for 'y' (Sin)")
+
+
+def test_tensors_of_torch_without_a_recipe_are_told_how_a_graph_is_saved(tmp_path: Path, cli: Cli) -> None:
+    import torch
+
+    torch.save({"own.weight": torch.rand(3, 3)}, tmp_path / "net.pth")
+    refused(cli("convert", tmp_path / "net.pth", "--to", "tf"), "no graph", "torch.export.save(torch.export.export(model.eval()")
