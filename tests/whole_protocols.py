@@ -7,6 +7,7 @@ scripts/protocols compares them on a folder of photos, tests/evaluation/test_inp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,13 +117,13 @@ def _opencv(file: Path, resize: str) -> Values:
     return _keras_scaled(originals.tensornets_crops(originals.tensornets_pixels(file, SIZE, cv2), SIDE)[0])
 
 
-def _tensorflow(file: Path, interpolation: str, resize: str) -> Values:
+def _tensorflow(file: Path, interpolation: str, resize: str, dct_method: str = "INTEGER_ACCURATE") -> Values:
     tf: Any = import_tensorflow()
     content = tf.io.read_file(str(file))
     image = (
         tf.io.decode_png(content, channels=3)
         if file.suffix == ".png"
-        else tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
+        else tf.io.decode_jpeg(content, channels=3, dct_method=dct_method)
     )
     if interpolation == "tf1_bilinear":
         values = originals.slim_inception(image, SIDE, 0.875) if resize == "squash" else originals.slim_vgg(image, SIZE, SIDE)
@@ -146,6 +147,9 @@ class Whole(NamedTuple):
 def all_protocols() -> Iterator[Whole]:
     for way, protocol in PROTOCOLS.items():
         yield Whole(", ".join(f"`{word}`" for word in way), protocol, partial(original, way=way))
+        if way[0].startswith("tf"):
+            by_default = partial(_tensorflow, interpolation=way[0], resize=way[1], dct_method="")
+            yield Whole(", ".join(f"`{word}`" for word in (*way, "jpeg=fast")), replace(protocol, jpeg="fast"), by_default)
     by_protocol: dict[Preprocess, list[Any]] = {}
     for use in uses():
         by_protocol.setdefault(use.protocol, []).append(use)

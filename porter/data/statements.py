@@ -135,7 +135,8 @@ def fed(protocol: Preprocess, rows: int, columns: int) -> str:
 
 def in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
     """A protocol in words, for reports."""
-    parts = [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
+    parts = [] if protocol.jpeg is None else [f"JPEGs decoded {protocol.jpeg}"]
+    parts += [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
     square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
     words = {"none": f"{square} as they are", "squash": f"{square} by {kernel}"}
     parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))

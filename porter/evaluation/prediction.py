@@ -68,7 +68,7 @@ def predict(
     port = read_port(folder)
     port = replace(port, record=read_stated(preprocess, class_names).of(port.record, str(folder)))
     protocol = fitted(expect_protocol(port), port.record.input, str(folder))
-    batches = [prepare(open_image(path), protocol)[np.newaxis] for path in photos]
+    batches = [prepare(open_image(path, protocol.jpeg), protocol)[np.newaxis] for path in photos]
     model = port.build()
     return tuple(_predict(port, model, protocol, path, batch) for path, batch in zip(photos, batches, strict=True))
 

@@ -61,6 +61,7 @@ KEYS: Mapping[str, str] = {
     "central_fraction": "the share of rows and columns that is kept before resizing",
     "crop": "the side of the square that is kept after resizing",
     "crop_rounding": "which way a centre between two pixels is rounded, where it is not as the interpolation's library does",
+    "jpeg": "fast where JPEGs are decoded as TensorFlow does by default",
     "divide": "what every pixel is divided by",
     "mean": "is taken from each channel",
     "std": "divides each channel",

@@ -163,7 +163,8 @@ def _classes(record: Record) -> str:
 
 def preprocessing(protocol: Preprocess) -> list[str]:
     """The steps from a photo to the model's input, in order."""
-    steps = ["Decode to 8-bit RGB. The EXIF orientation is not applied."]
+    how = "; JPEGs by libjpeg’s fast transform, as TensorFlow does" if protocol.jpeg else ""
+    steps = [f"Decode to 8-bit RGB{how}. The EXIF orientation is not applied."]
     if protocol.central_fraction is not None:
         steps.append(f"Keep the central {100 * protocol.central_fraction:g} % of height and width.")
     square, kernel = f"{protocol.size}×{protocol.size}", protocol.resampling

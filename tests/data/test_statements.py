@@ -21,6 +21,7 @@ TORCH = Preprocess(
     "pil_bicubic",
     crop=224,
     crop_rounding="down",
+    jpeg="fast",
     channels="bgr",
     divide=255,
     mean=(0.485, 0.456, 0.406),
@@ -34,7 +35,7 @@ TORCH = Preprocess(
         ("resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1", KERAS),
         (" resize = squash, size = 96, interpolation = tf_bilinear, divide = 127.5, mean = 1, 1, 1, ", KERAS),
         (
-            "resize=shorter_side,size=256,interpolation=pil_bicubic,crop=224,crop_rounding=down,channels=bgr,divide=255,"
+            "resize=shorter_side,size=256,interpolation=pil_bicubic,crop=224,crop_rounding=down,jpeg=fast,channels=bgr,divide=255,"
             "mean=0.485,0.456,0.406,std=0.2,0.3,0.4",
             TORCH,
         ),
@@ -62,6 +63,7 @@ def test_a_protocol_is_read_as_text_json_a_mapping_or_a_file(stated: Any, protoc
         ("resize=squash,size=9,interpolation=pil_box,mean=1,2", "'mean' has three values"),
         ("resize=squash,size=9,interpolation=pil_box,mean=a", "'mean' is one number or three"),
         ("resize=squash,size=9,interpolation=cubic", "'interpolation' is one of pil_nearest, "),
+        ("resize=squash,size=9,interpolation=pil_box,jpeg=quick", "'jpeg' is one of fast, got 'quick'"),
         ("resize=squash,size=9,interpolation=pil_box,crop_rounding=up", "'crop_rounding' is one of even, down, got 'up'"),
         ("resize=squash,side=9", "'side' is no part of a protocol, which are resize, size, "),
         ("96,resize=squash", "'' is no part of a protocol"),

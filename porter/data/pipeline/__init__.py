@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.errors import UsageError
+from porter.data.jpeg import fast_decoder
 from porter.data.photos import Failure, Photo
 from porter.data.pipeline.ahead import mapped_ahead, taken_ahead
 from porter.data.pipeline.chunks import Resized
@@ -96,9 +97,12 @@ def batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed) -> Genera
     Raises:
         UsageError: ten crops of a protocol that does not crop; a protocol whose results differ in size.
         FileError: while iterating: the cache cannot be written, or the system ends the workers whatever they decode.
+        MissingFramework: the protocol's decoder is not installed.
     """
     if protocol.crop is None and (feed.crops == 10 or protocol.fed_side is None):
         raise UsageError("the protocol takes no crop after resizing", next="use --crops 1" if protocol.fed_side else None)
+    if protocol.jpeg == "fast":
+        fast_decoder()
     chunks = shared_chunks(len(photos), feed.share)[feed.done // CHUNK :]
     return _batches(photos, protocol, replace(feed, workers=min(feed.workers, len(chunks))), chunks)
 

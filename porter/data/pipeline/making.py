@@ -28,7 +28,7 @@ def make_chunk(places: Iterable[Place], geometry: Preprocess, path: Path) -> str
             lasting = False
             continue
         try:
-            photos.append(resized(open_image(data), geometry) if data else "the photo has no bytes")
+            photos.append(resized(open_image(data, geometry.jpeg), geometry) if data else "the photo has no bytes")
         except FileError as error:
             photos.append(error.message)
     try:

@@ -1,0 +1,55 @@
+"""JPEGs as TensorFlow decodes them by default: by libjpeg's fast transform, which Pillow does not offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from porter.base.errors import MissingFramework
+from porter.base.package import install
+
+if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neither numpy nor Pillow
+    import numpy as np
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
+
+Jpeg = Literal["fast"]
+
+
+def fast_decoder() -> Callable[..., NDArray[np.uint8]]:
+    """simplejpeg's decode_jpeg.
+
+    Raises:
+        MissingFramework: it is not installed.
+    """
+    try:
+        from simplejpeg import decode_jpeg
+    except ImportError as error:
+        raise MissingFramework(f"simplejpeg decodes what the protocol calls jpeg=fast: {error}", next=install("data")) from None
+    found: Callable[..., NDArray[np.uint8]] = decode_jpeg
+    return found
+
+
+def is_jpeg(image: ImageFile) -> bool:
+    """Whether an opened photo is a JPEG of colours or greys. Pillow decodes those of CMYK."""
+    return image.format in ("JPEG", "MPO") and image.mode in ("L", "RGB")
+
+
+def decoded_fast(image: ImageFile) -> Image:
+    """An opened JPEG as 8-bit RGB, to the last bit as tf.io.decode_image(channels=3) gives it.
+
+    Raises:
+        Exception: whatever Pillow raises for a broken photo.
+    """
+    from PIL import Image as pillow
+
+    assert image.fp is not None
+    image.fp.seek(0)
+    content, decode = image.fp.read(), fast_decoder()
+    try:
+        pixels = decode(content, "RGB", fastdct=True)
+    except ValueError:
+        image.load()  # a photo is broken if Pillow cannot read it; otherwise libjpeg only warned of it
+        pixels = decode(content, "RGB", fastdct=True, strict=False)
+    return pillow.fromarray(pixels)
