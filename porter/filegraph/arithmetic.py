@@ -163,6 +163,12 @@ def negative(walk: Walk[N], node: N, source: Reference) -> View:
     return walk.views.like(view, walk.builder.affine(node.name, view.value, (-1.0,), (0.0,)))
 
 
+def ones(walk: Walk[N], node: N, source: Reference) -> View:
+    """One for each number of a value."""
+    view = walk.kept(source)
+    return walk.views.like(view, walk.builder.affine(node.name, view.value, (0.0,), (1.0,)))
+
+
 def clip(walk: Walk[N], node: N, source: Reference, low: float, high: float) -> View:
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.clip(node.name, view.value, low, high))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from porter.filegraph.builder import Value
+from porter.filegraph.builder import AXES, Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import LARGE, View
@@ -98,6 +98,9 @@ def cut(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slic
         left = [place for place in order if not isinstance(parts.get(place), int)]
         return found.transposed([left.index(place) for place in sorted(left)]) if isinstance(found, View) else found
     view = walk.as_array(f"{name}:array", whole)
+    part = parts.get(1)
+    if view is not None and not view.value.is_array and _is_whole(parts.get(0, slice(None))) and isinstance(part, slice):
+        return walk.builder.cut(name, view.value, {AXES[0]: part})  # of features
     return _cut(walk, node, name, view, parts) if view is not None else None
 
 
@@ -108,7 +111,7 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
         cells = slice(part, part + 1 or None) if isinstance(part, int) else part
         if isinstance(part, int):
             gone.append(place)
-        if (cells.start or 0, cells.stop, cells.step or 1) == (0, None, 1) or (size < LARGE and range(size)[cells] == range(size)):
+        if _is_whole(cells) or (size < LARGE and range(size)[cells] == range(size)):
             continue
         if place == 0:
             return f"{node.op} of the batch"
@@ -119,6 +122,10 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
     if links:
         found = like(walk, view, walk.builder.chain(name, view.value, links))
     return found.without(gone) if gone else found
+
+
+def _is_whole(part: slice | int) -> bool:
+    return isinstance(part, slice) and (part.start or 0, part.stop, part.step or 1) == (0, None, 1)
 
 
 def _ends(cells: slice, size: int) -> tuple[int, int, int] | None:
@@ -197,6 +204,12 @@ def reduce(walk: Walk[N], node: N, view: View, function: Function, places: Colle
     gone = sorted({range(len(view.axes or ()))[place] for place in places}, reverse=True)
     if not gone or gone[-1] == 0:
         return f"{node.op} over the batch"
+    if len(gone) == len(view.axes or ()) - 1 > 1:
+        flat = view.reshaped([(view.sizes or ())[0], 1, -1])
+        whole = walk.as_array(f"{node.name}:whole", flat) if flat is not None else None
+        found = reduce(walk, node, whole, function, [2], True) if whole is not None else None
+        one = found.without([2]) if isinstance(found, View) else None  # N×1, as features
+        return one and (one.with_axes(gone[::-1][1:]) if keep else one.without([1]))
     value = walk.builder.chain(node.name, view.value, [ReduceAxis(function, place_in(view, place)) for place in gone])
     lead = len(view.value.shape or ()) - len(view.axes or ()) + 1
     found = walk.views.led(value, lead)
@@ -214,18 +227,22 @@ def total(walk: Walk[N], node: N, view: View, places: Collection[int], keep: boo
     return walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
 
 
-def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
-    """A softmax along any axis of an array: that axis becomes the last one, and goes back."""
+def softmax(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
+    """A softmax along any axes of an array, or over all cells of several: they become the last one, and go back."""
     whole = walk.view(source)
-    places = [*range(len(whole.axes or ()))]
-    last = places.pop(place)
-    turned = whole.transposed([*places, last])
-    view = walk.as_array(f"{node.name}:last", turned) if turned is not None else None
-    if view is None or last == 0:
+    if whole.sizes is None:
+        return None
+    last = sorted(whole.places(places))
+    order = [*(place for place in range(len(whole.sizes)) if place not in last), *last]
+    sizes = [whole.sizes[place] for place in order]
+    turned = whole.transposed(order)
+    flat = turned and turned.reshaped([*sizes[: -len(last)], math.prod(sizes[-len(last) :])]) if len(last) > 1 else turned
+    view = walk.as_array(f"{node.name}:last", flat) if flat is not None else None
+    if view is None or last[0] == 0:
         return f"{node.op} over the batch"
     found = like(walk, view, walk.builder.add(node.name, Softmax(), view.value))
-    places.append(last)
-    return found.transposed([places.index(axis) for axis in range(len(places))])
+    apart = found.reshaped(sizes) if len(last) > 1 else found
+    return apart and apart.transposed([order.index(axis) for axis in range(len(order))])
 
 
 def matmul(walk: Walk[N], node: N, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)) -> Read:
@@ -301,7 +318,7 @@ def merge(walk: Walk[N], node: N, op: Merge | None, sources: Sequence[Reference]
 
 def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
     """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the file's own layout."""
-    tensor, rank, numbers = walk.flow.weights(other), len(value.shape or ()), walk.flow.value(other)
+    tensor, numbers = walk.flow.weights(other), walk.flow.value(other)
     if tensor is None and numbers is not None:
         walk.flow.evaluated[f"{name}:stored"] = numbers
         tensor = Tensor(f"{name}:stored", numbers.shape)
@@ -310,7 +327,13 @@ def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Referen
         shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
         return None
-    sizes, stored = (*[1] * (rank - len(shape)), *shape), tensor.name
+    return with_stored(walk, name, kind, value, Tensor(tensor.name, shape))
+
+
+def with_stored(walk: Walk[N], name: str, kind: str, value: Value, tensor: Tensor) -> Value | None:
+    """As `with_array`, of an array by its name, whose axes of one cell may be more or less than its own."""
+    rank, shape, stored = len(value.shape or ()), tensor.shape, tensor.name
+    sizes = (*[1] * (rank - len(shape)), *shape)
     if len(sizes) > rank and set(sizes[: len(sizes) - rank]) == {1}:
         sizes = sizes[len(sizes) - rank :]
     if len(sizes) != rank:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from porter.filegraph import arrays
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.arithmetic import combine
+from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read, Walk
@@ -51,9 +52,25 @@ def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> R
         return _of_values(walk, node, equation, sources) or _unsaid(node, text)
     if not walk.is_value(sources[0]):
         equation, sources = Equation(equation.second, equation.first, equation.result), sources[::-1]
-    tensor = walk.flow.weights(sources[1])
+    tensor, (x, held, result) = walk.flow.weights(sources[1]), equation
+    if result == x and held == "".join(axis for axis in x[1:] if axis in held):
+        return _scaled(walk, node, equation, sources, tensor)
     kernel = Kernel(tensor.name, tensor.shape) if tensor is not None else None
     return (kernel and with_kernel(walk, node.name, walk.kept(sources[0]), equation, kernel)) or _unsaid(node, text)
+
+
+def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None) -> Read:
+    """A value times a stored array that has some of its axes."""
+    x, held, _ = equation
+    if x.endswith(held):
+        return combine(walk, node, "Mul", sources)
+    array = walk.array(sources[0])
+    if array is None or tensor is None:
+        return f"{node.op} by an array that is computed"
+    known = dict(zip(held, tensor.shape, strict=True))
+    stored = Tensor(tensor.name, tuple(known.get(axis, 1) for axis in x[1:]))
+    value = arrays.with_stored(walk, node.name, "Mul", array.value, stored)
+    return arrays.like(walk, array, value) if value is not None else None
 
 
 def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
@@ -73,7 +90,7 @@ def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
     value = walk.builder.dense(name, flat.value, math.prod(sizes[axis] for axis in units), tensors)
-    return _apart(walk.views.like(flat, value), kept + units, result, sizes)
+    return _apart(walk.views.like(flat, value), [*([axis] for axis in kept), units], result, sizes)
 
 
 def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference]) -> View | None:
@@ -91,7 +108,7 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
     if first is None or second is None:
         return None
     found = arrays.product(walk, node, (first, second))
-    return _apart(found, shared + left + right, result, sizes) if isinstance(found, View) else None
+    return _apart(found, [*([axis] for axis in shared), left, right], result, sizes) if isinstance(found, View) else None
 
 
 def _sizes(letters: str, view: View) -> dict[str, int]:
@@ -107,10 +124,12 @@ def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Ma
     return turned and turned.reshaped([math.prod(sizes[axis] for axis in axes) for axes in wanted])
 
 
-def _apart(view: View, letters: Sequence[str], result: str, sizes: Mapping[str, int]) -> View | None:
-    """The tensor with its joined axes apart, in the order of the result."""
-    split = view.reshaped([sizes[axis] for axis in letters])
-    return split and split.transposed([letters.index(axis) for axis in result])
+def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, int]) -> View | None:
+    """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the result."""
+    own = zip(letters, view.sizes or (), strict=True)  # an open size has another number in each value
+    split = view.reshaped([size for axes, whole in own for size in ([whole] if len(axes) == 1 else [sizes[axis] for axis in axes])])
+    order = [axis for axes in letters for axis in axes]
+    return split and split.transposed([order.index(axis) for axis in result])
 
 
 def _unsaid(node: N, text: str) -> str:

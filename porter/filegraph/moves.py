@@ -306,7 +306,7 @@ def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
         return walk.views.like(view, walk.builder.concat(node.name, *shares))
     view = walk.kept(source)
     if parts or not walk.views.has_channels(view, place):
-        return arrays.softmax(walk, node, source, place)
+        return arrays.softmax(walk, node, source, [place])
     return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
 
 

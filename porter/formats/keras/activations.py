@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from porter.filegraph import arrays
 from porter.filegraph.moves import softmax
 from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, number
@@ -56,7 +57,8 @@ def activated(layer: Layer) -> Read:
         raise NoOp(f"activation '{layer.op:.60}'")
     if layer.op == "softmax":
         axis = layer.arguments.get("axis", -1)
-        if type(axis) is not int:
-            raise NoOp(f"softmax over axis {axis!r:.40}")
-        return softmax(layer.walk, layer, layer.source, axis)
+        if isinstance(axis, list) and len(axis) > 1:
+            return arrays.softmax(layer.walk, layer, layer.source, axis)
+        (place,) = axis if isinstance(axis, list) else [axis]
+        return softmax(layer.walk, layer, layer.source, place)
     return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))

@@ -98,7 +98,8 @@ def read_attention(layer: Layer) -> Read:
     mixed = arrays.attention(layer.walk, replace(layer, name=f"{layer.name}:mixed"), heads, None, None)
     if not isinstance(mixed, View) or mixed.sizes is None or query.sizes is None:
         raise NoOp(f"{layer.op} of axes that porter does not follow")
-    apart = mixed.reshaped([*mixed.sizes[:-2], *(query.sizes[place] for place in over), mixed.sizes[-1]])
+    cells = [query.sizes[place] for place in over] if len(over) > 1 else [-1]  # of an open size each value has its own number
+    apart = mixed.reshaped([*mixed.sizes[:-2], *cells, mixed.sizes[-1]])
     whole = apart and apart.transposed([by_head.index(place) for place in range(rank + 1)])
     return _part(layer, "output", whole, Equation(f"{places}hd", "hdc", f"{places}c"), layer.name)
 

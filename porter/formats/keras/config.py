@@ -56,6 +56,6 @@ def _describe(model: Mapping[str, Any], path: LayerPath, described: dict[LayerPa
         kind, arguments = snake_case(layer["class_name"]), layer["config"]
         here = (*path, f"{kind}_{counts[kind]}" if counts[kind] else kind)
         counts[kind] += 1
-        described[here] = Described(str(arguments["name"]), kind, arguments)
+        described[here] = Described(str(layer.get("name") or arguments["name"]), kind, arguments)
         if isinstance(arguments.get("layers"), list):
             _describe(layer, here, described)

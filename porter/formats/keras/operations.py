@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from porter.filegraph import arrays, moves
-from porter.filegraph.arithmetic import clip, combine, negative, square
+from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.einsum import einsum
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
@@ -229,11 +229,6 @@ def _matmul(layer: Layer) -> Read:
     return arrays.matmul(layer.walk, layer, layer.inputs)
 
 
-def _ones(layer: Layer) -> Read:
-    view = layer.walk.kept(layer.source)
-    return layer.walk.views.like(view, layer.build.affine(layer.name, view.value, (0.0,), (1.0,)))
-
-
 def _clip(layer: Layer) -> Read:
     low, high = layer.first_of("x_min", "clip_value_min"), layer.first_of("x_max", "clip_value_max")
     return clip(layer.walk, layer, layer.source, number(low), number(high))
@@ -267,7 +262,7 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     "matmul": _matmul,
     "moveaxis": _moved,
     "negative": lambda layer: negative(layer.walk, layer, layer.source),
-    "ones_like": _ones,
+    "ones_like": lambda layer: ones(layer.walk, layer, layer.source),
     "pad": _pad,
     "repeat": _repeat,
     "reshape": _reshape,

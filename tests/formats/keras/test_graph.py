@@ -234,7 +234,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("Conv2D", {"filters": 4, "kernel_size": 3}, {}, "Conv2D without its weights in the file"),
         ("Conv2D", {"filters": 4, "kernel_size": 9999, "use_bias": False}, KERNEL, "from 1 to 1024"),
         ("Resizing", {"height": 4, "width": 8}, {}, "Resizing to 4x8"),
-        ("Softmax", {"axis": [1, 2]}, {}, "softmax over axis [1, 2]"),
+        ("Softmax", {"axis": [0, 2]}, {}, "softmax over the batch"),
         ("EinsumDense", {"equation": "abcd,abd->acb"}, {"it/kernel": np.ones((1, 8, 3))}, "EinsumDense by 'abcd,abd->acb'"),
         ("EinsumDense", {"equation": "abcd,de->abce", "bias_axes": "ce"}, HEAD, "with a bias along ce"),
         ("MultiHeadAttention", {"num_heads": 2, "key_dim": 2}, {}, "MultiHeadAttention with other inputs"),

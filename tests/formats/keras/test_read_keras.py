@@ -345,3 +345,24 @@ def test_names_in_the_archive_are_never_paths(archive: Path, tmp_path: Path) -> 
     before = sorted(tmp_path.parent.iterdir())
     read_checkpoint(path)
     assert sorted(tmp_path.parent.iterdir()) == before
+
+
+def test_a_users_own_layer_without_a_name_in_its_config(tmp_path: Path) -> None:
+    """Keras writes only the arguments of a class that has no `get_config`; the layer's name stands beside them."""
+    import keras
+
+    class Window(keras.layers.Layer):
+        def __init__(self, cells: int, **others: Any) -> None:
+            super().__init__(**others)
+            self.inner = keras.layers.Dense(cells)
+
+        def build(self, shape: Any) -> None:
+            self.inner.build(shape)
+
+        def call(self, x: Any) -> Any:
+            return self.inner(x)
+
+    image = keras.Input((6, 6, 3))
+    keras.Model(image, Window(4, name="own")(keras.layers.Conv2D(2, 3)(image))).save(tmp_path / "model.keras")
+    graph = read_checkpoint(tmp_path / "model.keras").graph
+    assert graph is not None and graph.by_name["own"].op.kind.startswith("Window of")  # type: ignore[union-attr]
