@@ -92,6 +92,7 @@ KERAS_CASES: Mapping[str, Make] = {
     "norms of tokens": lambda layers, ops, x: layers.PReLU(shared_axes=[1])(layers.BatchNormalization()(_tokens(layers, x))),
     "norm of all cells": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2])(_tokens(layers, x)),
     "softmax over cells": lambda layers, ops, x: layers.Softmax(axis=1)(_tokens(layers, x)),
+    "softmax over rows and columns": lambda layers, ops, x: layers.Softmax(axis=[1, 2])(x),
     "activations": _row("elu", "selu", "softplus", "tanh", "sigmoid", "relu6", "softsign"),
     "hard activations": _row("hard_sigmoid", "swish", "hard_sigmoid", "softmax", "relu"),
     "leaky": lambda layers, ops, x: layers.ReLU(negative_slope=0.25)(layers.LeakyReLU(0.125)(layers.Dropout(0.3)(x))),
@@ -207,7 +208,12 @@ def _stacks(layers: Any, ops: Any, x: Any) -> Any:
     tokens = _tokens(layers, x)
     rows = ops.stack([tokens, tokens * -0.5], axis=2)
     sums = ops.sum(ops.moveaxis(rows, 1, -1), axis=[1, 3]) + ops.norm(rows, axis=1)[:, 1]
-    return [sums, tokens + ops.repeat(tokens[:, :1], ROWS * COLUMNS, axis=1)]
+    return [sums, tokens - ops.mean(tokens, axis=[1, 2], keepdims=True)]
+
+
+def _repeats(layers: Any, ops: Any, x: Any) -> Any:
+    tokens = _tokens(layers, x)
+    return tokens + ops.repeat(tokens[:, :1], ROWS * COLUMNS, axis=1)
 
 
 KERAS_3_CASES: Mapping[str, Make] = {
@@ -216,6 +222,7 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "shifted windows": _shifted,
     "stored arrays": _with_arrays,
     "stacks": _stacks,
+    "repeats": _repeats,
     "group norms": lambda layers, ops, x: layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish"),
     "gelu": _row("gelu", "relu"),
@@ -250,7 +257,7 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "thresholds": lambda layers, ops, x: layers.ReLU(threshold=0.3)(x) + ops.relu(x),
 }  # fmt: skip
 """Cases that only Keras 3 has."""
-BY_COMPARISON = ("elu", "thresholds", "norm of all cells", "stacks", "attention over both axes")
+BY_COMPARISON = ("elu", "thresholds", "norm of all cells", "repeats")
 """Cases that TensorFlow's graphs say by ops that porter lacks, such as comparisons of numbers."""
 
 

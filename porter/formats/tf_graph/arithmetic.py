@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from porter.filegraph.arithmetic import Product, batch_norm, clip, combine, dense
-from porter.filegraph.arrays import matmul
+from porter.filegraph.arrays import matmul, softmax
 from porter.filegraph.einsum import einsum
+from porter.filegraph.moves import reduce
 from porter.filegraph.walk import Read
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
@@ -14,6 +15,10 @@ _KINDS = {
     **{"SelectV2": "Where", "Select": "Where"},
     **{"ClipByValue": "Clip", "Mean": "Mean of fewer axes", "Max": "Max of axes", "Min": "Min of axes"},
 }
+_PEAK = "Max of axes", "x", "#axes"
+_FINITE = "Where", ("IsFinite", _PEAK), _PEAK
+_SOFTMAX = "Exp", ("Sub", "x", ("Add", ("Log", ("Sum", ("Exp", ("Sub", "x", _FINITE)), "#axes")), _FINITE))
+"""exp(x - reduce_logsumexp(x)), with the largest number taken off and put back."""
 _FUSED_EPSILON = 0.0001
 """The default of FusedBatchNorm's epsilon (tensorflow/core/ops/nn_ops.cc)."""
 
@@ -56,6 +61,22 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
     if turned[0]:
         return f"{node.op} with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}"
     return dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
+
+
+def read_exponential(walk: Walk, node: GraphNode) -> Read:
+    """An Exp, which porter reads as the last op of a softmax over several axes, as Keras writes it."""
+    found = walk.flow.match(node, _SOFTMAX)
+    return None if found is None else softmax(walk, node, found["x"], found["#axes"])
+
+
+def read_root(walk: Walk, node: GraphNode) -> Read:
+    """A Sqrt, which porter reads as the last op of a norm."""
+    for square in (("Mul", "x", "x"), ("Square", "x")):
+        found = walk.flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
+        if found is not None:
+            total = walk.flow.nodes[node.inputs[0][0]]
+            return reduce(walk, node, found["x"], "norm", found["#axes"], total.flag("keep_dims"))
+    return None
 
 
 def read_einsum(walk: Walk, node: GraphNode) -> Read:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph import arrays, moves
-from porter.filegraph.arithmetic import negative, square
+from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
 from porter.formats.tf_graph import arithmetic, windows
@@ -149,16 +149,19 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Conv2DBackpropInput": windows.read_transposed,
     "DepthToSpace": _depth_to_space,
     "Einsum": arithmetic.read_einsum,
+    "Exp": arithmetic.read_exponential,
     "ExpandDims": by_numbers(moves.unsqueeze),
     "LRN": _response_norm,
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
     "MirrorPad": windows.read_mirror,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
+    "OnesLike": lambda walk, node: ones(walk, node, node.inputs[0]),
     "Pack": _pack,
     "Reshape": by_numbers(_reshape),
     "ResizeNearestNeighbor": windows.read_resize,
     "Roll": _roll,
     "Softmax": lambda walk, node: moves.softmax(walk, node, node.inputs[0], -1),
+    "Sqrt": arithmetic.read_root,
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
     "Tile": _tile,

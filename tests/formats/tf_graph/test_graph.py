@@ -406,6 +406,62 @@ def test_ops(tmp_path: Path, case: str, size: tuple[int | None, int | None]) -> 
         assert [type(op) for op in found] == expected
 
 
+def boxes(x: Any) -> Any:
+    """A detector's boxes over two maps, whose batch is read from the map."""
+    tf = tensorflow()
+    maps = conv(x, 8), tf.nn.max_pool2d(conv(x, 8, name="other"), 2, 2, "SAME")
+    return tf.squeeze(tf.concat([tf.reshape(each, tf.stack([tf.shape(each)[0], -1, 1, 4])) for each in maps], 1), 2)
+
+
+def transformer(x: Any) -> Any:
+    """A token of the class, and attention with a table of relative positions, by every product that TensorFlow has."""
+    tf = tensorflow()
+    tokens = tf.reshape(conv(x, 6, 4, strides=4, padding="VALID"), [-1, 6, 6])
+    tokens = tf.concat([tf.tile(variable("class", 1, 1, 6), [tf.shape(x)[0], 1, 1]), tokens], 1) + variable("places", 1, 7, 6)
+    query, key, value = (tf.einsum("btc,chd->bthd", tokens, variable(name, 6, 2, 4)) for name in ("query", "key", "value"))
+    scores = tf.matmul(tf.transpose(query, [0, 2, 1, 3]), tf.transpose(key, [0, 2, 3, 1])) / 2
+    nearness = tf.gather(variable("table", 13, 2), np.arange(7)[:, None] - np.arange(7) + 6)
+    shares = tf.nn.softmax(scores + tf.transpose(nearness, [2, 0, 1]))
+    mixed = tf.einsum("bhts,bshd->bthd", shares, value)
+    tokens += tf.einsum("bthd,hdc->btc", mixed, variable("out", 2, 4, 6)) + variable("bias", 6)
+    turned = tf.matmul(tokens, tokens, transpose_a=True)
+    return tf.matmul(tokens[:, 0], variable("kernel", 6, 3)) + tf.gather(turned, 2, axis=1)[:, :3]
+
+
+def windows_of(x: Any) -> Any:
+    """Rolled windows, the batch and the windows in one axis, and rolled back."""
+    tf = tensorflow()
+    apart = tf.reshape(tf.roll(conv(x, 4)[:, :, :10], [-1, 2], [1, 2]), [-1, 3, 4, 2, 5, 4])
+    cells = tf.reshape(tf.transpose(apart, [0, 1, 3, 2, 4, 5]), [-1, 20, 4])
+    cells = tf.nn.softmax(cells, axis=1) * tf.reduce_sum(cells, -1, keepdims=True) + tf.norm(cells, axis=-1, keepdims=True)
+    back = tf.transpose(tf.reshape(cells, [-1, 3, 2, 4, 5, 4]), [0, 1, 3, 2, 4, 5])
+    return tf.roll(tf.reshape(back, [-1, 12, 10, 4]), [1, -2], [1, 2])
+
+
+def stacked(x: Any) -> Any:
+    tf = tensorflow()
+    first, second = tf.split(tf.reshape(conv(x, 4), [-1, 132, 4]), 2, axis=2)
+    return tf.stack([first, second, first * second], axis=1)[:, 1:, ::2]
+
+
+ARRAYS: dict[str, tuple[Make, bool]] = {
+    "boxes": (boxes, True),
+    "a transformer": (transformer, False),
+    "windows": (windows_of, False),
+    "stacks": (stacked, False),
+    "moved axes": (lambda x: tensorflow().transpose(conv(x), [0, 3, 1, 2]), True),
+    "scaled cells": (lambda x: tensorflow().einsum("nhwc,hc->nhwc", x, variable("w", 12, 3)), False),
+}
+"""Graphs of arrays, and whether they hold at any size."""
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_arrays(tmp_path: Path, case: str) -> None:
+    make, at_any_size = ARRAYS[case]
+    for size in [(12, 11), (None, None)][: 1 + at_any_size]:
+        assert not [node for node in nodes_of(tmp_path, make, size) if isinstance(node.op, Foreign)]
+
+
 def single(path: Path, make: Make) -> None:
     """Writes a graph of float32, which some ops have only."""
     tf = tensorflow()

@@ -22,9 +22,9 @@ PURE_OPS = frozenset(
         *("Add", "AddV2", "AddN", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "ClipByValue"),
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Log", "Cast"),
         *("Reshape", "Squeeze", "ExpandDims", "Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Pack", "Unpack", "Slice"),
-        *("DepthToSpace", "Tile", "ResizeNearestNeighbor", "FloorDiv", "BroadcastTo", "MatrixDiagV3", "Range", "Roll"),
+        *("DepthToSpace", "Tile", "ResizeNearestNeighbor", "FloorDiv", "BroadcastTo", "MatrixDiagV3", "OnesLike", "Range", "Roll"),
         *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "Gather", "GatherV2"),
-        *("Equal", "Less", "Select", "SelectV2"),
+        *("Equal", "IsFinite", "Less", "Select", "SelectV2"),
     )
 )
 """Ops that read nothing, write nothing, call nothing and hold no state: the only ones that a stranger's graph may run here."""
