@@ -201,6 +201,38 @@ def _depth_to_space(op: Any, x: Array) -> Array:
     return result
 
 
+def _resize(op: Any, x: Array, like: Array | None = None) -> Array:
+    """By the matrices of both axes."""
+    scale, size = (getattr(op, name, ()) for name in ("scale", "size"))
+    matrices = []
+    for axis, n in enumerate(x.shape[2:]):
+        m = like.shape[2 + axis] if like is not None else size[axis] if size else math.floor(n * scale[axis])
+        ratio = scale[axis] if scale else m / n
+        matrices.append(np.zeros((m, n)))
+        for i, row in enumerate(matrices[-1]):
+            place = {
+                "half_pixel": (i + 0.5) / ratio - 0.5,
+                "asymmetric": i / ratio,
+                "align_corners": i * (n - 1) / (m - 1) if m > 1 else 0,
+            }[op.coordinates]
+            if op.mode == "nearest":
+                prefers = {"floor": math.floor(place), "ceil": math.ceil(place), "round_prefer_floor": math.ceil(place - 0.5)}
+                row[min(max(prefers.get(op.rounding, math.floor(place + 0.5)), 0), n - 1)] = 1
+                continue
+            cells = range(math.floor(place) - 3, math.floor(place) + 5)
+            shares = {cell: _share(op, abs(place - cell)) for cell in cells if not op.inside or 0 <= cell < n}
+            for cell, share in shares.items():
+                row[min(max(cell, 0), n - 1)] += share / (sum(shares.values()) if op.inside else 1)
+    return np.einsum("ri,ncij,sj->ncrs", matrices[0], x, matrices[1])
+
+
+def _share(op: Any, d: float) -> float:
+    if op.mode == "linear":
+        return max(1 - d, 0)
+    a = op.a
+    return (a + 2) * d**3 - (a + 3) * d**2 + 1 if d < 1 else a * (d**3 - 5 * d**2 + 8 * d - 4) if d < 2 else 0
+
+
 def _pad(x: Array, *widths: tuple[int, int], fill: float = 0.0) -> Array:
     return np.pad(x, ((0, 0), *widths, *[(0, 0)] * (x.ndim - 1 - len(widths))), constant_values=fill)
 
@@ -267,5 +299,7 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
         x, [(op.before, op.after) if axis == 1 + op.axis else (0, 0) for axis in range(x.ndim)], constant_values=op.fill
     ),
     "reduce_axis": _reduced,
+    "resize": _resize,
+    "resize_like": _resize,
     "upsample": lambda op, x: x.repeat(op.rows, 2).repeat(op.columns, 3),
 }

@@ -55,6 +55,8 @@ from porter.graph import (
     Rearrange,
     Reduce,
     ReduceAxis,
+    Resize,
+    ResizeLike,
     Shape,
     SliceChannels,
     ThresholdedRelu,
@@ -186,7 +188,7 @@ def _candidates(kind: type[Op], values: Mapping[str, Array]) -> list[str]:
     rank = {AsMap: 2}.get(kind, 4 if kind in _OVER_MAPS else None)
     finite = {path: value for path, value in values.items() if kind is MaxPool or np.isfinite(value).all()}
     if kind in _OVER_ARRAYS:
-        return [path for path, value in finite.items() if isinstance(value, OfAxes)]
+        return [path for path, value in finite.items() if isinstance(value, OfAxes) and (kind is not Tokens or value.ndim == 3)]
     if kind is Dense:
         return [path for path, value in finite.items() if isinstance(value, OfAxes) or value.ndim == 2]
     return [path for path, value in finite.items() if rank is None or (value.ndim == rank and not isinstance(value, OfAxes))]
@@ -222,6 +224,7 @@ def _calibrated(random: np.random.Generator, op: Op, inputs: list[Array]) -> dic
 
 # Thousandths are no float32, so that a constant that is rounded to it shows.
 _SHARE = st.integers(1, 900).map(lambda n: n / 1000)
+_SMOOTH, _RULES = st.sampled_from(["linear", "cubic"]), st.sampled_from(["half_pixel", "align_corners", "asymmetric"])
 _NUMBER = st.integers(-3000, 3000).map(lambda n: n / 1000)
 _POSITIVE = st.integers(300, 2000).map(lambda n: n / 1000)
 _PADS = st.tuples(*[st.integers(0, 3)] * 4)
@@ -353,12 +356,18 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     MultiplyArray: lambda draw, shape: MultiplyArray(_sizes(draw, shape)),
     Tokens: lambda draw, _: Tokens(draw(st.integers(1, 2))),
     Upsample: lambda draw, _: Upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3))),
+    Resize: lambda draw, _: Resize(
+        draw(_SMOOTH), *draw(st.sampled_from([((1.5, 2.0),), ((2.0, 0.5),), ((), (3, 5))])), draw(_RULES), a=draw(_NUMBER)
+    ),
+    ResizeLike: lambda draw, _: ResizeLike(draw(_SMOOTH), draw(_RULES), draw(_NUMBER)),
 }
 """Ops with attributes; the others have one form."""
 
 _OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce, LocalResponseNorm, Flatten}
 _OVER_ARRAYS = {MatMul, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
-_OVER_MAPS |= {PadMap, ExtendMap, Crop, ChannelShuffle, DepthToSpace, Upsample}
+OF_ARRAYS = ("rearrange", *(kind.name for kind in _OVER_ARRAYS))
+"""Ops of arrays, which are rare among the others."""
+_OVER_MAPS |= {PadMap, ExtendMap, Crop, ChannelShuffle, DepthToSpace, Upsample, Resize, ResizeLike}
 
 
 def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:

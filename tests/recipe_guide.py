@@ -78,6 +78,8 @@ EXAMPLES: Mapping[str, str] = {
     "channel_shuffle": "{channel_shuffle: x, groups: 2}",
     "depth_to_space": "{depth_to_space: x, block: 2}",
     "upsample": "{upsample: x, rows: 2, columns: 2}",
+    "resize": "{resize: x, mode: linear, scale: [2, 2]}",
+    "resize_like": "{resize_like: x, mode: linear, coordinates: align_corners, from: [small, a]}",
     "rearrange": '{rearrange: x, pattern: "c h w -> (h w) c"}',
     "matmul": "{matmul: x, transpose: true, from: [cells, cells]}",
     "join": "{join: x, axis: 0, from: [cells, cells]}",
@@ -96,8 +98,9 @@ BEFORE: Mapping[str, str] = {
         ("matmul", "join", "crop_axis", "pad_axis", "reduce_axis", "add_array", "multiply_array", "tokens"),
         '{rearrange: cells, pattern: "c h w -> (h w) c"}',
     ),
+    "resize_like": "{max_pool: small, kernel: 2, stride: 2}",
 }
-"""What makes the features or the array that an operation takes."""
+"""What makes the features, the array or the small map that an operation takes."""
 RECIPE = """\
 architecture: example
 variants: {{example: {{}}}}

@@ -1,10 +1,10 @@
-"""Imports TensorFlow, which reads its own files and runs models."""
+"""Imports TensorFlow, which reads its own files and runs models; and what its kernels compute with, for several formats."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -49,3 +49,13 @@ def _quiet_stderr() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def has_cubic_shares(factors: Iterable[float]) -> bool:
+    """Whether a cubic resize by these factors takes shares that are in TensorFlow's table of 1024: powers of two are
+    (core/kernels/image/resize_bicubic_op.cc, kTableSize).
+    """
+    return all(factor in _POWERS for factor in factors)
+
+
+_POWERS = frozenset(2.0**power for power in range(10))

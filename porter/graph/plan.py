@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
-from porter.graph.ops import Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Shape, is_map
+from porter.graph.ops import Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
 
@@ -62,14 +62,17 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
 
 def _fixed(graph: Graph, capabilities: Capabilities) -> Node | None:
     """The first node that takes maps of one size only, although the input's size decides it: it flattens them, it joins them with
-    values of a size that the input does not decide, or the destination rearranges values of one size only."""
+    values of a size that the input does not decide, its nearest cells depend on rounding at some sizes, or the destination
+    rearranges values of one size only."""
     known = shapes(graph, ANY)
     return next((node for node in graph.nodes if _fixes(node.op, [known[path] for path in node.inputs], capabilities)), None)
 
 
 def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
-    if isinstance(op, Flatten):
+    if isinstance(op, Flatten) or (isinstance(op, Resize) and not op.of_any_size):
         return None in inputs[0]
+    if isinstance(op, ResizeLike):
+        return False
     if isinstance(op, Rearrange):
         steps = [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
         return op.fixes(inputs[0]) or any(sizes.count(-1) > 1 for _, sizes in steps)

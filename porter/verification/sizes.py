@@ -6,13 +6,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, GraphError
-from porter.graph import INPUT, Crop, ExtendMap, Graph, shapes, site_of
+from porter.graph import INPUT, Crop, ExtendMap, Graph, Op, Resize, ResizeLike, shapes, site_of
 from porter.graph.plan import Plan
 from porter.verification.memory import expect_memory
 from porter.verification.references import Source
@@ -26,6 +27,9 @@ channel's slope."""
 
 _REMAINDERS = 3
 """Of its map's length after whole strides, a window meets as many, or as many as its stride has."""
+_RESIZED = 6
+"""The least map in which cells are computed: one cell is the same by every rule, and a cubic one reads four and its edge."""
+_MOST_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -123,15 +127,14 @@ def _grown(graph: Graph, axis: int, native: int) -> int:
 def _sides(graph: Graph, axis: int, native: int) -> list[int]:
     """The shortest side with the remainders of the native one, then sides with other ones: each time the side that adds most."""
     period, least = _strides(graph, axis), _least(graph, axis, native)
-    sites = {node.path: (node.inputs[0], site.window.stride[axis]) for node in graph.nodes if (site := site_of(node.op))}
-    strided = {path: (source, stride) for path, (source, stride) in sites.items() if stride > 1}
+    strided = {node.path: (node.inputs[0], stride) for node in graph.nodes if (stride := _stride(node.op, axis)) > 1}
 
     @cache
     def maps_of(side: int) -> dict[str, int] | None:
         return _maps(graph, axis, side)
 
     def remainders(side: int) -> dict[str, int]:
-        """By path of each window with a stride, the remainder of its map's length after whole strides."""
+        """By path of each op with a stride, the remainder of its map's length after whole strides."""
         maps = maps_of(side) or {}
         return {path: maps[source] % stride for path, (source, stride) in strided.items() if source in maps}
 
@@ -161,13 +164,21 @@ def _strides(graph: Graph, axis: int) -> int:
     """The least common multiple, over the ways through a network, of the product of a way's strides."""
     reduced = {INPUT: 1}
     for node in graph.nodes:
-        site = site_of(node.op)
-        reduced[node.path] = math.lcm(*(reduced[path] for path in node.inputs)) * (site.window.stride[axis] if site else 1)
+        reduced[node.path] = math.lcm(*(reduced[path] for path in node.inputs)) * _stride(node.op, axis)
     return math.lcm(*reduced.values())
 
 
+def _stride(op: Op, axis: int) -> int:
+    """So many cells an op takes at a time. A resize by 3/2 takes two: a half cell that is left tells its scale from the sizes'."""
+    if isinstance(op, Resize) and op.scale:
+        parts = Fraction(op.scale[axis]).limit_denominator(_MOST_PARTS)
+        return parts.denominator if math.isclose(parts, op.scale[axis], rel_tol=1e-6) else 1  # another one always leaves some
+    site = site_of(op)
+    return site.window.stride[axis] if site else 1
+
+
 def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
-    """By path, the least length of the input, and of each map that a window reads or that is cropped or extended."""
+    """By path, the least length of the input, and of each map that a window reads or that is cropped, extended or resized."""
     maps, least = _maps(graph, axis, native) or {}, {INPUT: min(native, LEAST_SIDE)}
     for node in graph.nodes:
         site, path, wanted = site_of(node.op), node.inputs[0], 0
@@ -175,6 +186,8 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
             wanted = site.window.extent(axis) + site.window.stride[axis]
         elif isinstance(node.op, Crop | ExtendMap):
             wanted = sum(node.op.pads[2 * axis : 2 * axis + 2]) + 2
+        elif isinstance(node.op, Resize | ResizeLike):
+            wanted = _RESIZED
         if path in maps:
             least[path] = max(least.get(path, 0), min(wanted, maps[path]))
     return least

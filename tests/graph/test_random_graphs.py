@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from porter.graph import OPS, nonnegative_paths, shapes
 from porter.graph.record import from_record, to_record
-from tests.random_graphs import UNSHRUNK, Sample, samples
+from tests.random_graphs import OF_ARRAYS, UNSHRUNK, Sample, samples
 
 # Ops whose sign depends on their inputs or attributes, often enough that a wrong claim shows.
 SIGNED = (
@@ -41,10 +41,11 @@ def test_shapes_signs_and_records_of_every_op() -> None:
     drawn: Counter[str] = Counter()
 
     @settings(max_examples=10, derandomize=True, phases=UNSHRUNK)
-    @given(samples(least=60, most=60))
-    def run(sample: Sample) -> None:
-        drawn.update(node.op_name for node in sample.graph.nodes)
-        check(sample)
+    @given(samples(least=60, most=60), samples(ops=OF_ARRAYS, least=60, most=60))
+    def run(any_ops: Sample, of_arrays: Sample) -> None:
+        for sample in (any_ops, of_arrays):
+            drawn.update(node.op_name for node in sample.graph.nodes)
+            check(sample)
 
     run()
     assert drawn.keys() == OPS.keys()

@@ -29,6 +29,8 @@ from porter.graph import (
     PadMap,
     PRelu,
     Relu,
+    Resize,
+    ResizeLike,
     SliceChannels,
     Upsample,
 )
@@ -68,7 +70,9 @@ def by_hand() -> Graph:
     w.add("up", ConvTranspose(4, Window((3, 3), (2, 2)), (1, 0, 0, 1), bias=True))
     w.add("prelu", PRelu())
     w.add("twice", Upsample(2, 1))
-    w.add("crop", Crop((0, 1, 2, 0)))
+    crop = w.add("crop", Crop((0, 1, 2, 0)))
+    larger = w.add("larger", Resize("cubic", (1.5, 1.25), a=-0.5, inside=True))
+    w.add("smaller", ResizeLike("linear", "align_corners"), larger, crop)
     w.add("last", Conv(3, Window((3, 3), (4, 3)), Convention(), bias=True))
     w.add("relu", Relu())
     w.add("flat", Flatten(10, 6))

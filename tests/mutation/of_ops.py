@@ -45,6 +45,8 @@ from porter.graph import (
     Reduce,
     Relu,
     Relu6,
+    Resize,
+    ResizeLike,
     Selu,
     Sigmoid,
     SliceChannels,
@@ -251,6 +253,18 @@ def _lost(op: Any, right: Right, node: Node) -> Iterator[Op]:
         yield Identity()
 
 
+def _resize(op: Any, right: Right, node: Node) -> Iterator[Op]:
+    """Other places, other shares, and sizes for the scale that they nearly are."""
+    for coordinates in ("half_pixel", "align_corners", "asymmetric"):
+        yield replace(op, coordinates=coordinates)
+    yield replace(op, mode="linear" if op.mode == "cubic" else "cubic")
+    if op.mode == "cubic":
+        yield from (replace(op, inside=not op.inside), replace(op, a=-0.5 if op.a != -0.5 else -0.75))
+    if isinstance(op, Resize) and op.scale:
+        _, *cells = right.known[node.path]
+        yield replace(op, scale=(), size=tuple(cells))
+
+
 def _upsample(right: Right, node: Node, rng: np.random.Generator) -> Iterator[Change]:
     """The nearest cell by another rule: every cell of the result comes from where its neighbour should."""
     if isinstance(node.op, Upsample):
@@ -290,5 +304,6 @@ OF_OPS: Mapping[str, Planter] = {
     "blocks order": _op(_same(lambda op: iter([replace(op, order="CRD" if op.order == "DCR" else "DCR")])), DepthToSpace),
     "channel pad": _op(_same(lambda op: iter([PadChannels(op.after, op.before)])), PadChannels),
     "edge mode": _op(_same(lambda op: (replace(op, mode=mode) for mode in ("edge", "reflect", "symmetric", "wrap"))), ExtendMap),
+    "resize": _op(_resize, Resize, ResizeLike),
     "upsample": _upsample,
 }

@@ -42,7 +42,7 @@ def test_a_mistake_that_moves_an_output_is_refused(kind: str) -> None:
 
 
 def test_a_bound_that_one_image_in_fifty_reaches_is_compared() -> None:
-    right, mutant = trials(made("hand:net:loud:plain:given:torch:3"), list(KINDS), EACH, index=2)
+    right, mutant = trials(made("hand:net:loud:plain:given:torch:3"), ["activation's constant"], EACH, index=6)
     assert mutant.what == "clip: Clip(low=-0.6, high=0.7) is Clip(low=-0.6, high=0.77)"
     assert (right.state, mutant.state) == ("right", "killed")
 

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from porter.base.errors import GraphError
 from porter.formats.onnx import plain
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.graph import Node, Op, ops
@@ -285,6 +286,28 @@ def _tokens(maker: NodeMaker, node: Node, op: ops.Tokens) -> None:
     maker.node("Concat", path, tokens, source, axis=1)
 
 
+def _resize(maker: NodeMaker, node: Node, op: ops.Resize | ops.ResizeLike) -> None:
+    """Resize, of rows and columns; its scales are float32."""
+    how: dict[str, Any] = {"mode": op.mode, "coordinate_transformation_mode": op.coordinates, "axes": (2, 3)}
+    if op.mode == "cubic":
+        how |= {"cubic_coeff_a": float(op.a), "exclude_outside": int(op.inside)}
+    path, (source, *like) = node.path, node.inputs
+    if isinstance(op, ops.ResizeLike):
+        sizes = maker.node("Shape", maker.name(f"{path}_size"), *like, start=2)
+        maker.node("Resize", path, source, "", "", sizes, **how)
+        return
+    if op.mode == "nearest":
+        how["nearest_mode"] = op.rounding
+    if op.size:
+        maker.node("Resize", path, source, "", "", maker.integers(f"{path}.sizes", *op.size), **how)
+        return
+    scales = maker.name(f"{path}.scales")
+    maker.constants[scales] = np.array(op.scale, np.float32)
+    if tuple(maker.constants[scales].tolist()) != op.scale:
+        raise GraphError(f"ONNX holds the scales of a resize as float32, which {op.scale} are not", where=path)
+    maker.node("Resize", path, source, "", scales, **how)
+
+
 def _trained(maker: NodeMaker, node: Node, *roles: str) -> list[str]:
     """The names of the node's tensors of these roles, without those that the op lacks."""
     names = maker.tensors.get(node.path, {})
@@ -341,5 +364,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.AddArray: _plain("Add", roles=("value",)),
     ops.MultiplyArray: _plain("Mul", roles=("value",)),
     ops.Tokens: _tokens,
+    ops.Resize: _resize,
+    ops.ResizeLike: _resize,
 }
 """Every op without a padding site."""

@@ -15,7 +15,9 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.formats.keras.activations import ACTIVATIONS
+from porter.formats.tensorflow import has_cubic_shares
 from porter.frameworks.tf.maker import LayerMaker
+from porter.frameworks.tf.resizing import keras_do, resized
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Op, ops
 
@@ -241,6 +243,25 @@ def _take(maker: LayerMaker, value: Any, order: Any, name: str) -> Any:
     return maker.operation("take", name, value, order.ravel().tolist(), axis=-1)
 
 
+def _resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, inputs: list[Any]) -> Any:
+    """Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of powers of two."""
+    if isinstance(op, ops.Resize) and op.coordinates == "half_pixel" and not maker.double:
+        rows, columns = (int(scale) if scale == int(scale) else 0 for scale in op.scale or (0, 0))
+        if op.mode == "linear" and op.size:
+            return maker.spatial("Resizing", name, height=op.size[0], width=op.size[1], interpolation="bilinear")(inputs[0])
+        if op.mode == "linear" and rows and columns:
+            return maker.spatial("UpSampling2D", name, size=(rows, columns), interpolation="bilinear")(inputs[0])
+        if op.mode == "cubic" and op.inside and op.a == -0.5 and has_cubic_shares((rows, columns)):
+            return maker.spatial("UpSampling2D", name, size=(rows, columns), interpolation="bicubic")(inputs[0])
+
+    def do(function: str, *arguments: Any, **options: Any) -> Any:
+        return maker.named(keras_do(function, *arguments, **options), maker.name(f"{name}_{function}"))
+
+    kind = "float64" if maker.double else "float32"
+    found = resized(inputs[0], op, do, kind, *inputs[1:])
+    return maker.named(found if maker.dtype == kind else keras_do("cast", found, maker.dtype), name)
+
+
 LAYERS: Mapping[type[Op], _Spelling] = {
     **{type(op): partial(_activation, name) for name, op in ACTIVATIONS.items() if isinstance(op, Op)},
     ops.ConvTranspose: _conv_transpose,
@@ -285,5 +306,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _depth_to_space,
     ops.Upsample: _spatial("UpSampling2D", lambda op: {"size": (op.rows, op.columns)}),
+    ops.Resize: _resize,
+    ops.ResizeLike: _resize,
 }
 """Every op without a padding site: the value of a node, from its op, its name and its inputs."""

@@ -13,7 +13,7 @@ from torch import nn
 
 from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.base.errors import GraphError, UsageError, first_line
-from porter.frameworks.torch import layers
+from porter.frameworks.torch import layers, resizing
 from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.spellings import GLOBAL_POOLS, REDUCTIONS, Layer
 from porter.frameworks.torch.state import state_arrays
@@ -166,6 +166,6 @@ def _make_module(layer: Layer) -> nn.Module:
         return Function(_FUNCTIONS[layer.kind])
     if layer.kind in GLOBAL_POOLS:
         return nn.Sequential(getattr(nn, GLOBAL_POOLS[layer.kind])(1), nn.Flatten())
-    kind = getattr(layers, layer.kind, None) or getattr(nn, layer.kind)
+    kind = next(filter(None, (getattr(module, layer.kind, None) for module in (layers, resizing, nn))))
     module: nn.Module = kind(**layer.arguments)
     return module

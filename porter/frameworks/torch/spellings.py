@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from porter.formats.torch_export import plain
@@ -52,6 +53,8 @@ _EXTENSIONS: Mapping[Mode, str] = {
     "symmetric": "SymmetricPad2d",
     "wrap": "CircularPad2d",
 }
+_MOST_PARTS, _ROUNDED = 1000, 1e-14
+"""Scales that are a fraction of at most so many parts, but for the rounding of a float64, have no places just below a cell."""
 _LARGEST_NEAREST = 40
 """The largest factor at which torch's mode `nearest` repeats every cell equally often: at 41, rounding to float32 moves a cell."""
 
@@ -103,6 +106,58 @@ def _flatten(op: ops.Flatten, shape: Shape) -> Layer:
 def _upsample(op: ops.Upsample, shape: Shape) -> Layer:
     mode = "nearest" if max(op.rows, op.columns) <= _LARGEST_NEAREST else "nearest-exact"
     return Layer("Upsample", {"scale_factor": pair((op.rows, op.columns)), "mode": mode})
+
+
+def _resize(op: ops.Resize, shape: Shape) -> Layer:
+    """nn.Upsample has one coefficient, and two rules for the nearest cell. It rounds places down as float32, also in float64
+    (aten/src/ATen/native/cpu/UpSampleKernel.cpp, floorf), by which those just below a cell become its: a float32's 0.6 has some.
+    """
+    target: dict[str, Value] = {"scale_factor": pair(tuple(map(_whole, op.scale)))} if op.scale else {"size": op.size}
+    times = [_fraction(scale) for scale in op.scale]
+    apart = any(parts.denominator > _MOST_PARTS for parts in times)
+    mode = (
+        None
+        if apart
+        else _smooth(op)
+        or {("asymmetric", "floor"): "nearest", ("half_pixel", "round_prefer_ceil"): "nearest-exact"}.get(
+            (op.coordinates, op.rounding)
+        )
+    )
+    if mode is not None and op.mode == "nearest":
+        return Layer("Upsample", {**target, "mode": mode})
+    if mode is not None:
+        return Layer("Upsample", {**target, "mode": mode, "align_corners": op.coordinates == "align_corners"})
+    own: dict[str, Value] = {
+        "mode": op.mode,
+        "coordinates": op.coordinates,
+        **{axis: parts.as_integer_ratio() for axis, parts in zip(("rows", "columns"), times, strict=False)},
+        **({"size": op.size} if op.size else {}),
+    }
+    return Layer("Resize", {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside})
+
+
+def _resize_like(op: ops.ResizeLike, shape: Shape) -> Layer:
+    mode = _smooth(op)
+    if mode is not None:
+        return Layer("ResizeLike", {"mode": mode, "align_corners": op.coordinates == "align_corners"})
+    return Layer("Resize", {"mode": op.mode, "coordinates": op.coordinates, "a": op.a, "inside": op.inside})
+
+
+def _smooth(op: ops.Resize | ops.ResizeLike) -> str | None:
+    """torch's own mode of a linear or a cubic resize; None where it has none."""
+    if op.coordinates == "asymmetric" or op.mode == "nearest" or (op.mode == "cubic" and (op.inside or op.a != -0.75)):
+        return None
+    return "bilinear" if op.mode == "linear" else "bicubic"
+
+
+def _fraction(scale: float) -> Fraction:
+    """0.6 is 3/5, of which it lacks a little; a float32's 0.6 is itself."""
+    parts = Fraction(scale).limit_denominator(_MOST_PARTS)
+    return parts if abs(parts - Fraction(scale)) <= _ROUNDED * scale else Fraction(scale)
+
+
+def _whole(scale: float) -> float:
+    return int(scale) if scale == int(scale) else scale
 
 
 def _plain(kind: str) -> Callable[[Any, Shape], Layer]:
@@ -166,6 +221,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.AddArray: lambda op, shape: Layer("AddArray", {"sizes": op.sizes}),
     ops.MultiplyArray: lambda op, shape: Layer("MultiplyArray", {"sizes": op.sizes}),
     ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "width": _channels(shape)}),
+    ops.Resize: _resize,
+    ops.ResizeLike: _resize_like,
 }
 """How torch says an op for an input of some shape. Windowed ops, which need a realisation, are in WINDOWED."""
 
@@ -211,7 +268,7 @@ def torch_pads(pads: Pads) -> tuple[int, int, int, int]:
     return left, right, top, bottom
 
 
-def pair(values: tuple[int, ...]) -> Value:
+def pair(values: tuple[int, ...] | tuple[float, ...]) -> Value:
     """A single number if both axes agree, as torch's layers accept it."""
     return values[0] if values[0] == values[1] else values
 

@@ -19,3 +19,4 @@ from porter.graph.ops.activations import *  # noqa: F403
 from porter.graph.ops.joins import *  # noqa: F403
 from porter.graph.ops.maps import *  # noqa: F403
 from porter.graph.ops.arrays import *  # noqa: F403
+from porter.graph.ops.resizing import *  # noqa: F403

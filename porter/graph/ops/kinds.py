@@ -83,6 +83,16 @@ def _sizes(value: object) -> tuple[int, ...] | None:
     return sizes if 0 < len(sizes) == len(found) <= 8 and math.prod(sizes) <= LARGEST_ARRAY else None
 
 
+def _scale(value: object) -> tuple[float, ...] | None:
+    found = numbers(value) if value else ()
+    return found if value in ([], ()) or (found and len(found) == 2 and min(found) > 0) else None
+
+
+def _cells(value: object) -> tuple[int, ...] | None:
+    found = [whole(each, 1, LARGEST_COUNT) for each in value] if isinstance(value, list | tuple) else [None]
+    return tuple(each for each in found if each) if len(found) in (0, 2) and None not in found else None
+
+
 def _flag(value: object) -> bool | None:
     return value if isinstance(value, bool) else None
 
@@ -121,6 +131,9 @@ _WHOLE_NUMBERS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "
 _AMOUNTS = {"type": "array", "items": {"type": "integer", "minimum": -LARGEST, "maximum": LARGEST}, "minItems": 4, "maxItems": 4}
 PADS = Kind("Pads", f"[top, bottom, left, right], at most {LARGEST} each", _pads, _AMOUNTS)
 
+_SCALE = {"type": "array", "items": {"type": "number", "exclusiveMinimum": 0}, "maxItems": 2}
+_CELLS = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": LARGEST_COUNT}, "maxItems": 2}
+
 Count = Annotated[int, COUNT]
 Whole = Annotated[int, WHOLE]
 Flag = Annotated[bool, FLAG]
@@ -130,6 +143,8 @@ Fill = Annotated[float, Kind("Fill", "a finite number, or -.inf", _fill, {"type"
 Constants = Annotated[tuple[float, ...], Kind("Constants", f"1 to {MOST_CONSTANTS} finite numbers", numbers, _NUMBERS)]
 Sizes = Annotated[tuple[int, ...], Kind("Sizes", "1 to 8 whole numbers from 1", _sizes, _WHOLE_NUMBERS)]
 Amounts = Annotated[Pads, PADS]
+Scale = Annotated[tuple[float, ...], Kind("Scale", "[rows, columns], two numbers above 0, or []", _scale, _SCALE)]
+Cells = Annotated[tuple[int, ...], Kind("Cells", "[rows, columns], or []", _cells, _CELLS)]
 Geometry = Annotated[Window, Kind("Window", "an object with dilation, kernel, stride", _window, {})]
 Padding = Annotated[Convention, Kind("Convention", "an object with average, fill, pads, rounding, rule", _convention, {})]
 Order = Annotated[Literal["CHW", "HWC"], _one_of("Order", "CHW", "HWC")]
@@ -137,6 +152,15 @@ Blocks = Annotated[Literal["DCR", "CRD"], _one_of("Blocks", "DCR", "CRD")]
 Function = Annotated[Literal["mean", "max", "norm"], _one_of("Function", "mean", "max", "norm")]
 Axis = Annotated[Literal["channels", "rows", "columns"], _one_of("Axis", "channels", "rows", "columns")]
 Mode = Annotated[Literal["edge", "reflect", "symmetric", "wrap"], _one_of("Mode", "edge", "reflect", "symmetric", "wrap")]
+Interpolation = Annotated[Literal["nearest", "linear", "cubic"], _one_of("Interpolation", "nearest", "linear", "cubic")]
+Smooth = Annotated[Literal["linear", "cubic"], _one_of("Smooth", "linear", "cubic")]
+Coordinates = Annotated[
+    Literal["half_pixel", "align_corners", "asymmetric"], _one_of("Coordinates", "half_pixel", "align_corners", "asymmetric")
+]
+Nearest = Annotated[
+    Literal["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"],
+    _one_of("Nearest", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"),
+]
 
 
 _ATTRIBUTES: dict[type[Any], Mapping[str, Kind]] = {}

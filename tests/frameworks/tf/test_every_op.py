@@ -9,16 +9,34 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from porter.base.dtypes import Dtype
 from porter.base.errors import MappingError
 from porter.frameworks.tf import destination as tf, dialect
 from porter.frameworks.tf.arrays import ARRAYS
 from porter.frameworks.tf.build import POOLS
 from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import INPUT, OPS, Add, Conv, ConvTranspose, Dense, Flatten, GlobalAvgPool, Graph, Node, Reduce
+from porter.graph import (
+    INPUT,
+    OPS,
+    Add,
+    Conv,
+    ConvTranspose,
+    Dense,
+    Flatten,
+    GlobalAvgPool,
+    Graph,
+    MaxPool,
+    Node,
+    Op,
+    Reduce,
+    Resize,
+    ResizeLike,
+)
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Window
-from tests.frameworks.tf.models import every_op, random_tensors
+from tests.frameworks.tf.models import SAME, every_op, random_tensors
+from tests.frameworks.torch.every_op import NEAREST, RESIZES, RULES, SIZE
 from tests.oracle import OfAxes, evaluate
 from tests.random_graphs import UNSHRUNK, Sample, difference, samples
 
@@ -57,6 +75,23 @@ def test_every_op_in_a_model_that_takes_any_size() -> None:
     wanted = evaluate(graph, tensors, batch)
     for path, value in tf.ENGINE.run(model, batch, [node.path for node in graph.nodes]).items():
         assert difference(value, wanted[path]) <= LIMIT, path
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [("float64", LIMIT), ("float32", 1e-5)])
+def test_every_resize(dtype: Dtype, limit: float) -> None:
+    """In float32 Keras's own layers stand where they compute the same."""
+    small, like = MaxPool(Window((2, 2), (2, 2)), SAME), [ResizeLike(mode, rule) for mode in ("linear", "cubic") for rule in RULES]
+    ops: list[Op] = [*RESIZES, Resize("linear", (2.0, 1.0)), Resize("cubic", (2.0, 2.0), a=-0.5, inside=True)]
+    nodes = [*(Node(f"resize_{place}", op, (INPUT,)) for place, op in enumerate(ops)), Node("small", small, (INPUT,))]
+    nodes += [Node(f"like_{place}", op, ("small", INPUT)) for place, op in enumerate(like)]
+    fixed = [Node(f"nearest_{place}", op, (INPUT,)) for place, op in enumerate(NEAREST)]
+    for size, extra in ((ANY, []), (SIZE, fixed)):
+        graph = Graph((*nodes, *extra), 3, nodes[-1].path)
+        batch = np.random.default_rng(5).normal(size=(2, 3, *SIZE))
+        model = tf.ENGINE.build(make_plan(graph, size, tf.CAPABILITIES), {}, {}, dtype, "cpu")
+        wanted = evaluate(graph, {}, batch)
+        for path, value in tf.ENGINE.run(model, batch.astype(dtype), [node.path for node in graph.nodes]).items():
+            assert difference(value, wanted[path]) <= limit, path
 
 
 def test_sums_of_stretched_values_that_keras_would_add_as_a_bias() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -53,6 +54,8 @@ from porter.graph import (
     Rearrange,
     Reduce,
     ReduceAxis,
+    Resize,
+    ResizeLike,
     SliceChannels,
     Softplus,
     ThresholdedRelu,
@@ -93,6 +96,17 @@ OF_VALUES: tuple[Op, ...] = (
 OF_CELLS = tuple(op for op in OF_VALUES if not isinstance(op, OfChannels | GroupNorm | PadChannels | SliceChannels))
 """Of arrays too."""
 
+RULES: tuple[Any, ...] = ("align_corners", "half_pixel", "asymmetric")
+ROUNDINGS: tuple[Any, ...] = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+RESIZES: tuple[Op, ...] = (
+    *(Resize("linear", (2.0, 3.0), coordinates=rule) for rule in RULES),
+    *(Resize("linear", (1.5, 0.5), coordinates=rule) for rule in RULES),
+    *(Resize(mode, size=(11, 4), coordinates=rule) for mode in ("linear", "cubic") for rule in RULES),
+    *(Resize("linear", size=(1, 6)), Resize("cubic", (2.0, 4.0)), Resize("cubic", (2.0, 4.0), a=-0.5, inside=True)),
+    *(Resize("cubic", (1.5, 2.5), coordinates="asymmetric", a=-0.6), Resize("cubic", size=(13, 9), a=-0.5, inside=True)),
+    *(Resize("nearest", (0.5, 2.0), coordinates=rule, rounding=each) for rule in RULES[1:] for each in ROUNDINGS),
+)
+"""Of any size."""
 OF_MAPS: tuple[Op, ...] = (
     *(Conv(4, THREE, Convention("same"), groups=2), MaxPool(THREE, Convention("same", fill=LOWEST)), AvgPool(THREE, Convention())),
     *(ConvTranspose(4, STRIDED), ConvTranspose(4, THREE, (1, 1, 1, 1), 2, bias=True), ConvTranspose(8, STRIDED, (0, 1, 0, 1), 8)),
@@ -116,6 +130,7 @@ OF_MAPS: tuple[Op, ...] = (
         Upsample(3, 1),
         Upsample(1, 41),
     ),
+    *RESIZES,
 )
 OF_SEVERAL: tuple[Op, ...] = (Add(), Multiply(), Maximum(), Minimum(), Concat())
 
@@ -162,9 +177,12 @@ ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
 )
 """Arrays of a map, each with the values that it reads, also of an open size."""
 
+NEAREST: tuple[Op, ...] = tuple(
+    Resize("nearest", size=(11, 5), coordinates=rule, rounding=each) for rule in RULES for each in ROUNDINGS
+)
 FLATTENED: tuple[Op, ...] = (
     *(Flatten(*SIZE), Flatten(*SIZE, "HWC"), Rearrange("c h w -> (w c h)"), Rearrange("c h (w k=2) -> (c k) w h", map=True)),
-    *(AddArray((8, *SIZE)), MultiplyArray((1, 1, SIZE[1]))),
+    *(AddArray((8, *SIZE)), MultiplyArray((1, 1, SIZE[1])), *NEAREST),
 )
 """These fix the size of the input."""
 
@@ -176,6 +194,7 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     w.add("features", GlobalAvgPool())
     w.add("first", SliceChannels(0, 3), "stem")
     w.add("last", SliceChannels(5, 8), "stem")
+    w.add("small", MaxPool(THREE, Convention(fill=LOWEST)), "stem")
     w.add("thin", GlobalMaxPool(keep=True), "first")
     cases = [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
     cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
@@ -184,6 +203,8 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, Concat)]
     arrays = [w.add(path, op, *inputs) for path, op, inputs in ARRAYS]
     cases += [(op, ("cells",)) for op in OF_CELLS]
+    cases += [(ResizeLike(mode, rule), ("small", "stem")) for mode in ("linear", "cubic") for rule in RULES]
+    cases += [(ResizeLike("linear"), ("thin", "stem")), (ResizeLike("cubic", a=-0.5, inside=True), ("stem", "small"))]
     paths = [w.add(f"{op.name}_{number}", op, *inputs) for number, (op, inputs) in enumerate(cases)]
     return replace(w.graph(), output=paths[0], further=(*paths[1:], *arrays))
 

@@ -13,10 +13,10 @@ from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.spellings import FUNCTIONS, PLAIN, WINDOWED, WITH_TENSORS
 from porter.frameworks.torch.state import canonical_tensors, state_arrays
 from porter.frameworks.torch.steps import make_steps
-from porter.graph import OPS, LocalResponseNorm
+from porter.graph import INPUT, OPS, Graph, LocalResponseNorm, Node, Resize
 from porter.graph.plan import make_plan
 from porter.padding import ANY
-from tests.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
+from tests.frameworks.torch.every_op import FLATTENED, OF_MAPS, RULES, SIZE, every_op, tensors_of
 from tests.frameworks.torch.generated import expect_formatted, expect_the_same_as_built
 from tests.oracle import evaluate
 
@@ -92,6 +92,15 @@ def test_the_value_of_every_op():
     for path in GRAPH.outputs:
         assert found[path].shape == wanted[path].shape, path
         assert np.linalg.norm(found[path] - wanted[path]) <= 1e-14 * np.linalg.norm(wanted[path]), GRAPH.by_path[path]
+
+
+def test_a_scale_that_lacks_a_little_to_a_fraction():
+    """0.6 times five is three, also where porter's own layer counts; a float32's 0.6 is another number."""
+    ops = [Resize("linear", (scale, 1.0), coordinates=rule) for scale in (0.6, float(np.float32(0.6))) for rule in RULES]
+    nodes = [Node(f"resize_{place}", op, (INPUT,)) for place, op in enumerate(ops)]
+    graph, x = Graph(tuple(nodes), 3, nodes[-1].path), np.random.default_rng(0).normal(size=(2, 3, 5, 4))
+    found, wanted = framework.ENGINE.run(built(graph), x, [node.path for node in nodes]), evaluate(graph, {}, x)
+    assert all(np.abs(found[node.path] - wanted[node.path]).max() <= 1e-15 for node in nodes)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -43,6 +43,8 @@ POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "PixelShuffle": ("upscale_factor",),
     "Rearrange": ("pattern",),
     "Reduce": ("function", "dim"),
+    "Resize": ("mode", "coordinates"),
+    "ResizeLike": ("mode", "align_corners"),
     "SameAvgPool2d": ("kernel_size", "stride"),
     "SamePad2d": ("kernel_size", "stride"),
     "SliceChannels": ("start", "stop"),
@@ -75,23 +77,24 @@ DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     "MaxPool2d": _WINDOW,
     "PadAxis": {"value": 0.0},
     "PaddedAvgPool2d": {"counted": (0, 0, 0, 0)},
+    "Resize": {"rows": (1, 1), "columns": (1, 1), "rounding": "round_prefer_floor", "a": -0.75, "inside": False},
     "SameAvgPool2d": {"lower": False},
     "SamePad2d": {"dilation": 1, "lower": False, "value": 0.0},
     "SliceChannels": {"step": 1},
-    "Upsample": {"mode": "nearest"},
+    "Upsample": {"mode": "nearest", "align_corners": False},
 }
 """Torch's own defaults, and those of layers.py."""
 
 
-def _definitions() -> dict[str, str]:
-    """The classes and functions of layers.py, by name, in their order."""
-    text = files("porter.frameworks.torch").joinpath("layers.py").read_text(encoding="utf-8")
+def _definitions(name: str) -> dict[str, str]:
+    """The classes and functions of a module, by name, in their order."""
+    text = files("porter.frameworks.torch").joinpath(name).read_text(encoding="utf-8")
     found = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     lines = text.splitlines()  # ast.get_source_segment would split the text again for each
     return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in found}
 
 
-OWN_LAYERS = _definitions()
+OWN_LAYERS = _definitions("layers.py") | _definitions("resizing.py")
 """The text of each layer that torch.nn lacks, by its name; and of the functions that these call."""
 
 

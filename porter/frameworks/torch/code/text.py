@@ -53,8 +53,8 @@ def expressed(arguments: Arguments, slot: str, vector: Vector, owner: str) -> Ex
 
 
 def spelled(value: Value) -> Expression:
-    """As an argument. One number for each channel becomes a list, which may take many lines."""
-    if isinstance(value, tuple) and any(isinstance(number, float) for number in value):
+    """As an argument. One number for each channel becomes a list, which may take many lines; one for each axis stays a tuple."""
+    if isinstance(value, tuple) and len(value) > 2 and any(isinstance(number, float) for number in value):
         return Call("", tuple(Item(literal(number)) for number in value), "[]")
     return literal(value)
 

@@ -1,0 +1,143 @@
+"""Maps with other cells by keras.ops. TensorFlow's own resizes give float32, and cubic ones take shares from a table of 1024."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+
+from porter.base.errors import GraphError
+from porter.frameworks.tf.runtime import import_keras
+from porter.graph import Resize, ResizeLike
+
+Do = Callable[..., Any]
+"""Calls a function of `keras.ops` by its name, or takes a part of a value (`getitem`)."""
+_MOST_PARTS = 64
+"""The largest denominator of a scale whose cells are counted as the model runs."""
+
+
+def keras_do(function: str, *arguments: Any, **options: Any) -> Any:
+    """A `Do` that names nothing."""
+    if function == "getitem":
+        return arguments[0][arguments[1]]
+    return getattr(import_keras().ops, function)(*arguments, **options)
+
+
+def resized(value: Any, op: Resize | ResizeLike, do: Do, kind: str, like: Any = None) -> Any:
+    """A map N×H×W×C by an op; `like` is the map whose size a `resize_like` takes.
+
+    Args:
+        kind: the type of the places and shares, `float32` or `float64`.
+
+    Raises:
+        GraphError: the cells of an open size cannot be counted.
+    """
+    for axis in (1, 2):
+        value = _Axis(axis, op, do, kind).resized(value, like)
+    return value
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """One axis of a resize. What no input changes is computed by numpy, and held as constants."""
+
+    axis: int
+    op: Resize | ResizeLike
+    do: Do
+    kind: str
+
+    def resized(self, value: Any, like: Any) -> Any:
+        op, do, number = self.op, self._do, self._number
+        n, i, m = self._cells(value, like)
+        places, last = self._places(n, i, m), do("subtract", n, number(1))
+
+        def within(cell: Any) -> Any:
+            return do("minimum", do("maximum", cell, number(0)), last)  # keras.ops.clip takes no values for its bounds
+
+        def taken(cell: Any) -> Any:
+            index = do("cast", within(cell), "int32")
+            return self.do("take", value, index.tolist() if isinstance(index, np.ndarray) else index, axis=self.axis)
+
+        if isinstance(op, Resize) and op.mode == "nearest":
+            up = op.rounding in ("ceil", "round_prefer_floor")
+            if op.rounding.startswith("round"):
+                places = do("subtract" if up else "add", places, number(0.5))
+            return taken(do("ceil" if up else "floor", places))
+        before = do("floor", places)
+        t = do("subtract", places, before)
+        shares = self._shares(t, do("subtract", number(1), t))
+        cells = [do("add", before, number(k + 1 - len(shares) // 2)) for k in range(len(shares))]
+        if op.inside:
+            held = [do("equal", within(cell), cell) for cell in cells]
+            shares = [do("where", each, share, number(0)) for each, share in zip(held, shares, strict=True)]
+            shares = [do("divide", share, reduce(partial(do, "add"), shares)) for share in shares]
+        over = (-1, *[1] * (3 - self.axis))
+        parts = zip(cells, shares, strict=True)
+        return reduce(partial(do, "add"), [do("multiply", taken(cell), do("reshape", share, over)) for cell, share in parts])
+
+    def _places(self, n: Any, i: Any, m: Any) -> Any:
+        do, number = self._do, self._number
+        if self.op.coordinates == "align_corners":
+            spaces = do("maximum", do("subtract", m, number(1)), number(1))
+            return do("multiply", i, do("divide", do("subtract", n, number(1)), spaces))
+        step = do("divide", n, m) if self._scale is None else number(1 / self._scale)
+        if self.op.coordinates == "asymmetric":
+            return do("multiply", i, step)
+        return do("subtract", do("multiply", do("add", i, number(0.5)), step), number(0.5))
+
+    def _shares(self, t: Any, rest: Any) -> Sequence[Any]:
+        """Of two cells, or by Keys's polynomials of four, whose distances are t + 1, t, 1 - t and 2 - t."""
+        do, a, one = self._do, self.op.a, self._number(1)
+        if self.op.mode == "linear":
+            return [rest, t]
+        inner, outer = (a + 2, -a - 3, 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
+
+        def share(factors: Sequence[float], distance: Any) -> Any:
+            first, *others = map(self._number, factors)
+            return reduce(lambda total, factor: do("add", do("multiply", total, distance), factor), others, first)
+
+        return [share(outer, do("add", t, one)), share(inner, t), share(inner, rest), share(outer, do("add", rest, one))]
+
+    def _cells(self, value: Any, like: Any) -> tuple[Any, Any, Any]:
+        """How many cells the map has, the numbers of the result's cells, and how many these are."""
+        n, op, scale = value.shape[self.axis], self.op, self._scale
+        if isinstance(op, ResizeLike):
+            m = like.shape[self.axis]
+        else:
+            m = op.size[self.axis - 1] if op.size else None if n is None or scale is None else int(n * scale)
+        count = self.do("sum", self._ones(value)) if n is None else self._number(n)
+        if m is not None:
+            return count, np.arange(m, dtype=self.kind), self._number(m)
+        ones = self._ones(value if like is None else like)
+        if scale is not None:
+            parts = Fraction(scale)
+            if parts.denominator > _MOST_PARTS:
+                raise GraphError(f"Keras cannot count the cells of an open size times {scale}", next="export the model at one size")
+            ones = self.do("repeat", ones, parts.numerator, axis=0)
+            if parts.denominator > 1:
+                ones = self.do("getitem", ones, (slice(parts.denominator - 1, None, parts.denominator),))
+        return count, self.do("subtract", self.do("cumsum", ones), self._number(1)), self.do("sum", ones)
+
+    def _ones(self, value: Any) -> Any:
+        """A one for each cell."""
+        line = self.do("getitem", value, (0, slice(None), 0, 0) if self.axis == 1 else (0, 0, slice(None), 0))
+        return self.do("cast", self.do("ones_like", line), self.kind)
+
+    @property
+    def _scale(self) -> float | None:
+        return self.op.scale[self.axis - 1] if isinstance(self.op, Resize) and self.op.scale else None
+
+    def _number(self, number: float) -> Any:
+        """Keras would first round a plain one to float32."""
+        return np.asarray(number, self.kind)
+
+    def _do(self, function: str, *arguments: Any) -> Any:
+        if not isinstance(arguments[0], np.ndarray | np.generic) or not isinstance(
+            arguments[-1], np.ndarray | np.generic | str | tuple
+        ):
+            return self.do(function, *arguments)
+        return arguments[0].astype(arguments[1]) if function == "cast" else getattr(np, function)(*arguments)

@@ -1,0 +1,93 @@
+"""Layers of maps with other cells, for which layers.py says what holds."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class ResizeLike(nn.Module):
+    """The first map at the size of the second."""
+
+    def __init__(self, mode: str, align_corners: bool) -> None:
+        super().__init__()
+        self.mode = mode
+        self.align_corners = align_corners
+
+    def forward(self, x: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, like.shape[2:], mode=self.mode, align_corners=self.align_corners)
+
+
+class Resize(nn.Module):
+    """Other cells, computed from those around their places by rules that nn.Upsample lacks.
+
+    They are as many as `size` says, or a second map has, or so many times the map's: 3/2 is (3, 2).
+    Beyond the map are the cells of its edge; if `inside`, these have no share in a cubic one.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        coordinates: str,
+        rows: tuple[int, int] = (1, 1),
+        columns: tuple[int, int] = (1, 1),
+        size: tuple[int, int] | None = None,
+        rounding: str = "round_prefer_floor",
+        a: float = -0.75,
+        inside: bool = False,
+    ) -> None:
+        super().__init__()
+        self.mode = mode
+        self.coordinates = coordinates
+        self.times = rows, columns
+        self.size = size
+        self.rounding = rounding
+        self.a = a
+        self.inside = inside
+
+    def places(self, x: torch.Tensor, axis: int, size: tuple[int, ...] | None) -> torch.Tensor:
+        n = x.shape[2 + axis]
+        if size is None:
+            parts, whole = self.times[axis]
+            m, step = n * parts // whole, whole / parts
+        else:
+            m, step = size[axis], n / size[axis]
+        i = torch.arange(m, dtype=torch.float64, device=x.device)
+        if self.coordinates == "align_corners":
+            return i * ((n - 1) / (m - 1 + (m == 1)))
+        return i * step if self.coordinates == "asymmetric" else (i + 0.5) * step - 0.5
+
+    def nearest(self, places: torch.Tensor) -> torch.Tensor:
+        half = 0.5 if self.rounding.startswith("round") else 0.0
+        up = self.rounding in ("ceil", "round_prefer_floor")
+        return torch.ceil(places - half) if up else torch.floor(places + half)
+
+    def shares(self, t: torch.Tensor) -> list[torch.Tensor]:
+        """Of the two cells around a place, or of the four."""
+        if self.mode == "linear":
+            return [1 - t, t]
+        a = self.a
+        outer = [a * (((d - 5) * d + 8) * d - 4) for d in (t + 1, 2 - t)]
+        inner = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, 1 - t)]
+        return [outer[0], *inner, outer[1]]
+
+    def forward(self, x: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+        size = self.size if like is None else like.shape[2:]
+        for axis in (2, 3):
+            n = x.shape[axis]
+            places = self.places(x, axis - 2, size)
+            if self.mode == "nearest":
+                x = x.index_select(axis, self.nearest(places).long().clamp(0, n - 1))
+                continue
+            first = torch.floor(places)
+            shares = self.shares(places - first)
+            cells = [first.long() + k + 1 - len(shares) // 2 for k in range(len(shares))]
+            if self.inside:
+                shares = [s * ((c >= 0) & (c < n)) for s, c in zip(shares, cells, strict=True)]
+                shares = [share / sum(shares) for share in shares]
+            over = (-1, *[1] * (3 - axis))
+            parts = [x.index_select(axis, c.clamp(0, n - 1)) for c in cells]
+            parts = [p * s.to(x).view(over) for p, s in zip(parts, shares, strict=True)]
+            x = sum(parts[1:], parts[0])
+        return x

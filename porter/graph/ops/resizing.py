@@ -1,0 +1,112 @@
+"""Ops that give a map other cells, computed from its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.base.errors import GraphError
+from porter.graph.ops.kinds import Cells, Coordinates, Flag, Interpolation, Nearest, Number, Scale, Smooth
+from porter.graph.ops.op import LARGER, Op, Shape, expect_map, shape_text
+
+_MOST = 8192
+"""No map has more cells along an axis."""
+_ROUNDINGS: Mapping[str, Callable[[NDArray[np.floating]], NDArray[np.floating]]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
+    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
+}
+
+
+@dataclass(frozen=True)
+class Resize(Op, name="resize"):
+    """A map by a `scale` of its rows and columns, or at a `size`; each cell is computed from those around its place in the map.
+
+    Place i of the result is at (i + 0.5) / s - 0.5 by `half_pixel`, at i / s by `asymmetric`, and at i * (n - 1) / (m - 1) of n to
+    m cells by `align_corners`; s is the scale, or m / n. `nearest` takes the cell at the place rounded, `linear` two cells of each
+    axis, and `cubic` four, by Keys's polynomial with the coefficient `a`. Beyond the map are the cells of its edge; if `inside`,
+    these have no share in a cubic one.
+    """
+
+    mode: Interpolation
+    scale: Scale = ()
+    size: Cells = ()
+    coordinates: Coordinates = "half_pixel"
+    rounding: Nearest = "round_prefer_floor"
+    a: Number = -0.75
+    inside: Flag = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        channels, *cells = expect_map(inputs[0])
+        if bool(self.scale) == bool(self.size):
+            raise GraphError("expected either a scale or a size of a resize")
+        scaled = (n and math.floor(n * scale) for n, scale in zip(cells, self.scale or (1, 1), strict=True))
+        found: tuple[int | None, ...] = self.size or tuple(scaled)
+        if 0 in found:
+            raise GraphError(f"nothing is left of {shape_text(inputs[0])}", next=LARGER)
+        for axis, (n, m) in enumerate(zip(cells, found, strict=True)):
+            if self.scale and n and not _counted(n, self.scale[axis]):
+                raise GraphError(f"the number of {n} cells times {self.scale[axis]} depends on float32's rounding")
+            if self.mode == "nearest" and n and m and not self._decided(n, m, axis):
+                raise GraphError(f"the nearest of {n} cells for {m} depends on float32's rounding by {self.coordinates}")
+        return (channels, *found)
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs) and self.mode != "cubic"
+
+    @property
+    def of_any_size(self) -> bool:
+        """Whether cells are counted alike at every size, and places computed without rounding, or not rounded to a cell."""
+        if not all(_counted(np.arange(_MOST), scale) for scale in self.scale):
+            return False
+        powers = {math.frexp(scale)[0] for scale in self.scale}
+        return self.mode != "nearest" or (powers == {0.5} and self.coordinates != "align_corners")
+
+    def _decided(self, n: int, m: int, axis: int) -> bool:
+        """Whether the nearest cells are the same however the places are computed."""
+        stated = self.scale[axis] if self.scale else m / n
+        round_, found = _ROUNDINGS[self.rounding], set()
+        for kind in (np.float32, np.float64):
+            make: Any = kind
+            i: Any = np.arange(m).astype(kind)
+            scale, half = make(stated), make(0.5)
+            if self.coordinates == "align_corners":
+                ways = [i * make((n - 1) / max(m - 1, 1)), i * make(n - 1) / make(max(m - 1, 1))]
+            elif self.coordinates == "asymmetric":
+                ways = [i / scale, i * (make(1) / scale), i * make(1 / stated)]
+            else:
+                ways = [(i + half) / scale - half, (i + half) * (make(1) / scale) - half, (i + half) * make(1 / stated) - half]
+            found |= {tuple(np.clip(round_(places), 0, n - 1).tolist()) for places in ways}
+        return len(found) == 1
+
+
+def _counted(cells: Any, scale: float) -> bool:
+    """Whether so many cells, times a scale, are as many in float32 as in float64: 10 times float32's 0.7 are seven there."""
+    single = np.floor(np.float32(cells) * np.float32(scale))
+    return bool(np.all(single == np.floor(np.float64(cells) * scale)))
+
+
+@dataclass(frozen=True)
+class ResizeLike(Op, name="resize_like"):
+    """As `resize`, the first value at the size of the second."""
+
+    mode: Smooth
+    coordinates: Coordinates = "half_pixel"
+    a: Number = -0.75
+    inside: Flag = False
+
+    several = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if len(inputs) != 2:
+            raise GraphError(f"expected two values, got {len(inputs)}")
+        return (expect_map(inputs[0])[0], *expect_map(inputs[1])[1:])
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return inputs[0] and self.mode != "cubic"
