@@ -6,27 +6,29 @@ Guards are Python expressions of sizes, such as `(L['x'].size()[3] % 2) == 0`. T
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from porter.base.errors import GraphError
 from porter.graph import Graph, shapes
+from porter.graph.ops import Shape
 
-Guard = Callable[[Sequence[int]], int]
+Guard = Callable[[Sequence[int]], float]
 _MOST, _LARGEST = 1 << 16, 4096
 """Characters of all guards together, and the size of an image that they are tried up to: every guard is computed at every size."""
 _MOST_STEPS = 1 << 24
 """Characters times the sizes that they are tried at: some two seconds."""
 _BEYOND = 64
 """So many sizes past the traced one are tried, more than the strides of a network together."""
-_FUNCTIONS: Mapping[type | str, Callable[..., int]] = {
+_FUNCTIONS: Mapping[type | str, Callable[..., float]] = {
     **{ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv},
     **{ast.Mod: operator.mod, ast.USub: operator.neg, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt},
     **{ast.GtE: operator.ge, ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Not: operator.not_},
     **{ast.And: lambda *values: all(values), ast.Or: lambda *values: any(values), "max": max, "min": min, "abs": abs},
+    **{"math.trunc": math.trunc, "torch.sym_float": float},
 }
 
 
@@ -47,7 +49,7 @@ def traced_sizes(program: Mapping[str, Any], image: str) -> list[int] | None:
 
 def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence[int], graph: Graph) -> bool:
     """Whether a program is the model's at all sizes at which its maps have more than one cell along each axis that has more in the
-    traced one: torch assumes that of every size.
+    traced one: torch assumes that of every size. Sizes that the graph itself refuses are none.
 
     Args:
         traced: as `traced_sizes` gives them.
@@ -75,7 +77,7 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
                 return False
             for size in sizes_tried:
                 sizes = [*traced[: 2 + axis], size, *traced[3 + axis :]]
-                if not all(guard(sizes) for guard in guards):
+                if not all(guard(sizes) for guard in guards) and _shapes(graph, sizes) is not None:
                     return False
     except (ValueError, SyntaxError, RecursionError, MemoryError, ArithmeticError, IndexError):  # no arithmetic of sizes
         return False
@@ -88,13 +90,18 @@ def _least(graph: Graph, axis: int, traced: tuple[int, int]) -> int:
     wide = [path for path, shape in whole.items() if len(shape) == 3 and shape[1 + axis] != 1]
 
     def suffices(size: int) -> bool:
-        try:
-            found = shapes(graph, (size, traced[1]) if axis == 0 else (traced[0], size))
-        except GraphError:
-            return False
-        return all((found[path][1 + axis] or 0) > 1 for path in wide)
+        found = _shapes(graph, (*traced[:axis], size, *traced[axis + 1 :]))
+        return found is not None and all((found[path][1 + axis] or 0) > 1 for path in wide)
 
-    return bisect_left(range(traced[axis]), True, key=suffices)
+    return next(filter(suffices, range(traced[axis])), traced[axis])
+
+
+def _shapes(graph: Graph, sizes: Sequence[int]) -> Mapping[str, Shape] | None:
+    """The shapes at the rows and columns that `sizes` end with; None where the graph has none, as in a U-Net at odd sizes."""
+    try:
+        return shapes(graph, (sizes[-2], sizes[-1]))
+    except GraphError:
+        return None
 
 
 def _read(node: ast.expr) -> Guard:
@@ -105,7 +112,7 @@ def _read(node: ast.expr) -> Guard:
     """
     key: type | str
     match node:
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int(number) | float(number)):
             return lambda sizes: number
         case ast.Subscript(value=ast.Call(func=ast.Attribute(attr="size"), args=[]), slice=ast.Constant(value=int(place))):
             return operator.itemgetter(place)
@@ -117,6 +124,8 @@ def _read(node: ast.expr) -> Guard:
             key = type(op)
         case ast.Call(func=ast.Name(id=key), args=parts, keywords=[]):
             pass
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name), args=parts, keywords=[]):
+            key = f"{module}.{name}"
         case _:
             key, parts = type(node), []
     if key not in _FUNCTIONS:

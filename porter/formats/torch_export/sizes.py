@@ -66,9 +66,13 @@ def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | Non
         before = walk.flow.nodes[each[0]]
         if before.expression in own:
             return own[before.expression]
-        if before.op in _ON_OPEN and depth < _DEEPEST:
-            return _computed(before, [number(source, depth + 1) for source in before.inputs])
         numbers = walk.flow.integers(each)
+        if before.op in _ON_OPEN and depth < _DEEPEST:
+            try:
+                return _computed(before, [number(source, depth + 1) for source in before.inputs])
+            except GraphError:  # of a quotient: an axis may have the whole sum
+                if numbers is None:
+                    raise
         if numbers is None or len(numbers) != 1:
             raise GraphError(f"a {name} that depends on the input's size")
         return numbers[0]

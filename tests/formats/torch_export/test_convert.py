@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,6 +105,28 @@ def test_a_program_that_looked_at_the_size_holds_for_the_traced_one(name: str, t
     looks, free = LOOKS[name]
     graph = read_checkpoint(export(Looks(looks), torch.randn(2, 3, 12, 12), tmp_path, free=True)[0]).graph
     assert graph is not None and (graph.size, graph.traced) == ((ANY, False) if free else ((12, 12), True))
+
+
+class Nested(nn.Module):
+    """A U-Net of one step, which fits even sizes only, and a head that resolves more than its image has."""
+
+    def __init__(self, like: bool) -> None:
+        super().__init__()
+        self.conv, self.last, self.like = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(7, 4, 1), like
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        to: dict[str, Any] = {"size": x.shape[2:]} if self.like else {"scale_factor": 2}
+        wide = nn.functional.interpolate(self.conv(x), mode="bilinear", **to)
+        return nn.functional.interpolate(self.last(torch.cat([wide, x], 1)), scale_factor=3.0, mode="bicubic")
+
+
+@pytest.mark.parametrize("like", [False, True])
+def test_a_program_that_fits_some_sizes_only_holds_at_all_of_them(like: bool, tmp_path: Path) -> None:
+    path = export(Nested(like).eval(), torch.randn(2, 3, 12, 16), tmp_path, free=True)[0]
+    made = porter.convert(path, destination="torch", out=tmp_path / "port", input_size="any")
+    assert made.verdict is not None and made.verdict.ok
+    x = torch.randn(1, 3, 34, 30)
+    assert porter.load(tmp_path / "port")(x).shape == (1, 4, 102, 90)
 
 
 @pytest.mark.full
