@@ -9,17 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
 
 from porter.filegraph import arrays
-from porter.filegraph.builder import AXES
+from porter.filegraph.builder import AXES, Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.views import LARGE, View, expect_known
 from porter.filegraph.walk import Read, Walk
-from porter.graph import Add, ExtendMap, PadChannels, Sigmoid, Softmax, Upsample
+from porter.graph import Add, ExtendMap, PadChannels, Resize, ResizeLike, Sigmoid, Softmax, Upsample
 from porter.graph.ops import Function, Mode
 
 _MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""
+_SAME_SCALE = 1e-12
 
 
 def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> Read:
@@ -310,14 +314,72 @@ def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
     return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
 
 
-def upsample(walk: Walk[N], node: N, source: Reference, factors: Mapping[int, int]) -> Read:
-    """Each cell of a map repeated, so many times along each axis."""
+def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, int]) -> Read:
+    """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has none of these."""
     view = walk.kept(source)
+    if view.value.is_array and len(view.axes or ()) == 4:
+        view = walk.views.of(walk.value(source))
     names = walk.views.names(view)
-    if names is None or not view.value.is_map:
+    if names is None or view.sizes is None or not view.value.is_map:
         return None
-    expect_known(factors.values())
-    times = {names[place]: factor for place, factor in factors.items() if factor != 1}
-    if not {*times} <= {"rows", "columns"}:
-        return f"{node.op} of channels"
-    return walk.views.laid(walk.builder.add(node.name, Upsample(times.get("rows", 1), times.get("columns", 1)), view.value), names)
+    old = dict(zip(names, view.sizes, strict=True))
+    wanted = {names[place]: size for place, size in sizes.items() if size != view.sizes[place]}
+    by = {names[place]: scale for place, scale in scales.items() if scale != 1}
+    if other := {*wanted, *by} - {"rows", "columns"}:
+        return f"{node.op} of {'channels' if 'channels' in other else 'the batch'}"
+    if not wanted and not by:
+        return view
+    expect_known([round(scale) for scale in by.values()])
+    rows, columns = (_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:])
+    if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
+        found = walk.builder.add(node.name, Upsample(int(rows.scale or 1), int(columns.scale or 1)), view.value)
+    elif rows.scale and columns.scale:
+        found = walk.builder.add(node.name, replace(op, scale=(rows.scale, columns.scale)), view.value)
+    elif rows.size and columns.size:
+        found = walk.builder.add(node.name, replace(op, size=(rows.size, columns.size)), view.value)
+    else:
+        given = tuple(wanted.get(axis, old[axis]) for axis in AXES[1:])
+        like = next((each.value for each in walk.found.values() if each.value.is_map and _cells(walk, each.value) == given), None)
+        if like is None:
+            return f"{node.op} to a size that depends on the input's"
+        if op.mode == "nearest":
+            return f"{node.op} (nearest) to the size of another value, which float32 may round otherwise"
+        found = walk.builder.add(node.name, ResizeLike(op.mode, op.coordinates, op.a, op.inside), view.value, like)
+    return walk.views.laid(found, names)
+
+
+def _cells(walk: Walk[N], value: Value) -> tuple[int, ...]:
+    """The rows and columns of a map, or the numbers that stand for them."""
+    sizes = dict(zip(walk.views.layout(), walk.views.of(value).sizes or (), strict=False))
+    return tuple(sizes.get(axis, 0) for axis in AXES[1:])
+
+
+class _Target(NamedTuple):
+    """What an axis becomes: by a scale, at a size, or both where they say the same."""
+
+    scale: float | None
+    size: int | None
+
+
+def _target(old: int, wanted: int | None, scale: float) -> _Target:
+    known = old < LARGE // 2
+    if wanted is None:
+        new = math.floor(old * scale)
+        # A scale that is no float32 is one in no ONNX file; at a known size it may say the same as that.
+        same = known and abs(new / old - scale) < scale * _SAME_SCALE
+        return _Target(scale if not same or float(np.float32(scale)) == scale else None, new if same else None)
+    if wanted % old == 0 and known == (wanted < LARGE // 2):
+        return _Target(float(wanted // old), wanted if known else None)
+    return _Target(None, wanted if wanted < LARGE // 2 else None)
+
+
+def _repeats(op: Resize, scales: tuple[float | None, float | None]) -> bool:
+    """Whether the nearest cells are every cell equally often. A half is never reached, because a half pixel of a whole factor is
+    none.
+    """
+    if any(not scale or scale != int(scale) for scale in scales):
+        return False
+    if op.coordinates == "half_pixel":
+        return op.rounding.startswith("round")
+    down = op.rounding == "floor" or (op.rounding == "round_prefer_floor" and max(scale or 1 for scale in scales) <= 2)
+    return op.coordinates == "asymmetric" and down

@@ -119,6 +119,10 @@ KERAS_CASES: Mapping[str, Make] = {
     "transposed with more": _transposed(kernel_size=3, strides=2, padding="same", output_padding=(0, 1)),
     "transposed valid with more": _transposed(kernel_size=(3, 2), strides=3, output_padding=(1, 2)),
     "upsampled": lambda layers, ops, x: layers.UpSampling2D((2, 3))(x),
+    "other cells": lambda layers, ops, x: layers.UpSampling2D((2, 4), interpolation="bicubic")(
+        layers.Resizing(5, 11)(layers.UpSampling2D((3, 2), interpolation="bilinear")(x))
+    ),
+    "the nearest cells": lambda layers, ops, x: layers.Resizing(12, 20, interpolation="nearest")(x),
     "pads and crops": lambda layers, ops, x: layers.Cropping2D(((0, 3), (1, 0)))(layers.ZeroPadding2D(((1, 0), (2, 1)))(x)),
     "pads before same": lambda layers, ops, x: layers.Conv2D(3, 3, padding="same")(layers.ZeroPadding2D(((0, 2), (1, 0)))(x)),
     "pads and an activation": lambda layers, ops, x: layers.ReLU()(layers.ZeroPadding2D(1)(x)),
@@ -257,6 +261,8 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "thresholds": lambda layers, ops, x: layers.ReLU(threshold=0.3)(x) + ops.relu(x),
 }  # fmt: skip
 """Cases that only Keras 3 has."""
+RESIZING = ("other cells", "the nearest cells")
+"""Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm then trains."""
 BY_COMPARISON = ("elu", "thresholds", "norm of all cells", "repeats")
 """Cases that TensorFlow's graphs say by ops that porter lacks, such as comparisons of numbers."""
 

@@ -30,6 +30,7 @@ from porter.graph import (
     Rearrange,
     Reduce,
     Relu,
+    Resize,
     SliceChannels,
     Softmax,
     Upsample,
@@ -46,6 +47,9 @@ class Node(NamedTuple):
     name: str
     op: str
     inputs: tuple[Reference, ...] = ()
+
+
+NEAREST, LINEAR = Resize("nearest", rounding="round_prefer_ceil"), Resize("linear")
 
 
 def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | None] = (8, 6)) -> FileGraph:
@@ -147,11 +151,23 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
         [PadMap((0, 0, 1, 2), 0.5)],
     ),
     "cells repeated": (
-        [(moves.upsample, {1: 2, 2: 3}), (apply, Relu())],
+        [(moves.resize, NEAREST, {1: 2, 2: 3}, {}), (apply, Relu())],
         [(moves.reshape, (-1, 4, 8, 1, 6, 1)), (moves.expand, (2, -1, 3)), (moves.reshape, (-1, 4, 16, 18)), (apply, Relu())],
         [Upsample(2, 3), Relu()],
     ),
-    "channels upsampled": ([(moves.upsample, {3: 2})], [(moves.upsample, {1: 2})], [Foreign("upsample of channels")]),
+    "to twice the cells": (
+        [(moves.resize, NEAREST, {}, {1: 16, 2: 12, 3: 4}), (moves.resize, LINEAR, {}, {1: 32, 2: 12})],
+        [(moves.resize, NEAREST, {}, {2: 16, 3: 12}), (moves.resize, LINEAR, {}, {2: 32, 3: 12})],
+        [Upsample(2, 2), Resize("linear", (2.0, 1.0))],
+    ),
+    "to other cells": (
+        [(moves.resize, LINEAR, {}, {1: 11, 2: 3}), (moves.resize, LINEAR, {1: 0.3, 2: 1.0}, {}), (apply, Relu())],
+        [(moves.resize, LINEAR, {}, {2: 11, 3: 3}), (moves.resize, LINEAR, {2: 0.3, 3: 1.0}, {}), (apply, Relu())],
+        [Resize("linear", size=(11, 3)), Resize("linear", (0.3, 1.0)), Relu()],
+    ),
+    "channels resized": (
+        [(moves.resize, NEAREST, {3: 2}, {})], [(moves.resize, NEAREST, {1: 2}, {})], [Foreign("resize of channels")]
+    ),
 }  # fmt: skip
 
 

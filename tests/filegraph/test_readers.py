@@ -11,7 +11,7 @@ import pytest
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
-from tests.filegraph.keras_cases import BY_COMPARISON, KERAS_3_CASES, KERAS_CASES, images, keras_model
+from tests.filegraph.keras_cases import BY_COMPARISON, KERAS_3_CASES, KERAS_CASES, RESIZING, images, keras_model
 from tests.filegraph.values import channels_first, distance, values_as_run
 from tests.oracle import OfAxes
 
@@ -80,7 +80,7 @@ def test_what_is_read_computes_what_keras_computes(form: str, keras: Any, model:
     whole, cases = model
     said = [place for place, case in enumerate(cases) if form in ("keras", "h5") or case not in BY_COMPARISON]
     if form == "saved-model":  # Keras takes a second for each few layers, and the graph is read as a frozen one is
-        said = said[::5]
+        said = [place for place in said[::5] if cases[place] not in RESIZING]
     for few in (said[::2], said[1::2]) if form == "h5" else (said,):  # a small .h5 holds few names
         part = keras.Model(whole.input, [whole.outputs[place] for place in few])
         expect_read(part, FORMS[form](part, tmp_path), [cases[place] for place in few])
@@ -93,9 +93,9 @@ def expect_read(model: Any, path: Path, cases: list[str]) -> None:
     assert not [node for node in checkpoint.graph.nodes if isinstance(node.op, Foreign)]
     values = values_as_run(checkpoint, images())
     # Of one more image, because Keras's addition takes N×1×1×1 for a bias where the other value has N channels.
-    wanted = [np.asarray(value)[:2] for value in model(np.concatenate([images(), images()[:1]]))]
+    wanted = [np.asarray(value)[:2] for value in model(np.concatenate([images(), images()[:1]]), training=False)]
     for name, case, whole in zip(checkpoint.graph.outputs, cases, wanted, strict=True):
         theirs = whole if isinstance(values[name], OfAxes) else channels_first(whole)
-        # TensorFlow rounds a GELU's constants and a leaky ReLU's slope to float32, also in float64.
-        limit = 1e-8 if "gelu" in case or "leaky" in case else 1e-12
+        # TensorFlow rounds a GELU's constants and a leaky ReLU's slope to float32, also in float64, and resizes in float32.
+        limit = 1e-6 if case == "other cells" else 1e-8 if "gelu" in case or "leaky" in case else 1e-12
         assert values[name].shape == theirs.shape and distance(values[name], theirs) <= limit, case

@@ -54,6 +54,7 @@ CLASSES: Mapping[str, LayerClass] = {
     "Permute": LayerClass(("dims",)),
     "Rescaling": LayerClass(),
     "Reshape": LayerClass(("target_shape",)),
+    "Resizing": LayerClass(("height", "width", "interpolation", "data_format")),
     "SeparableConv2D": LayerClass((*_CONVOLUTION, "filters", "depth_multiplier"), ("depthwise_kernel", "pointwise_kernel", "bias")),
     "Softmax": LayerClass(("axis",)),
     "Subtract": LayerClass(),

@@ -19,6 +19,7 @@ from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import Layer, count, number, pair
+from porter.formats.keras.resizing import resize_of
 from porter.formats.keras.scaling import constant, normalising, statistics
 from porter.formats.keras.versions import is_foreign, modern
 from porter.graph import ops
@@ -301,14 +302,19 @@ def sides(value: Any) -> Pads:
     return Convention("explicit", (top, bottom, left, right)).pads
 
 
-def _upsampling(layer: Layer) -> Read:
-    if layer.arguments.get("interpolation", "nearest") != "nearest":
-        raise NoOp(f"UpSampling2D with interpolation {layer.arguments['interpolation']!r:.40}")
-    return layer.add(ops.Upsample(*map(count, pair(layer.arguments["size"]))))
+def _resized(layer: Layer) -> Read:
+    """UpSampling2D and Resizing."""
+    shape = layer.input.shape or ()
+    op = resize_of(layer.op, layer.arguments, (shape[1], shape[2]) if len(shape) == 3 else (None, None))
+    if op is None:
+        return layer.walk.view(layer.source)
+    if op.mode == "nearest" and op.scale:
+        return layer.add(ops.Upsample(int(op.scale[0]), int(op.scale[1])))
+    return layer.add(op)
 
 
-def _resize(layer: Layer) -> Read:
-    """Resizing and CenterCrop give their input back if it has their size."""
+def _center_crop(layer: Layer) -> Read:
+    """CenterCrop gives its input back if it has its size."""
     if not _has_size(layer):
         raise NoOp("{} to {}x{}".format(layer.op, layer.arguments["height"], layer.arguments["width"]))
     return layer.walk.view(layer.source)
@@ -343,7 +349,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Average": _combined("Mean"),
     "AveragePooling2D": _pool,
     "BatchNormalization": _batch_norm,
-    "CenterCrop": _resize,
+    "CenterCrop": _center_crop,
     "Concatenate": _concatenate,
     "Conv2D": _conv,
     "Conv2DTranspose": _transposed,
@@ -373,10 +379,10 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "ReLU": _relu,
     "Rescaling": _rescaling,
     "Reshape": lambda layer: layer.reshaped(layer.arguments["target_shape"]),
-    "Resizing": _resize,
+    "Resizing": _resized,
     "SeparableConv2D": _separable,
     "Softmax": _named("softmax"),
     "Subtract": _combined("Sub"),
-    "UpSampling2D": _upsampling,
+    "UpSampling2D": _resized,
     "ZeroPadding2D": lambda layer: layer.build.pad(layer.name, layer.input, sides(layer.arguments.get("padding", 1))),
 }

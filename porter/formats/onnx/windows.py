@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from porter.filegraph.arithmetic import along_channels
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.moves import extend, pad, upsample
-from porter.filegraph.views import expect_known
+from porter.filegraph.moves import extend, pad, resize
+from porter.filegraph.views import LARGE, expect_known
 from porter.filegraph.walk import Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Conv, ConvTranspose
-from porter.graph.ops import Mode
+from porter.graph import Conv, ConvTranspose, Resize
+from porter.graph.ops import Coordinates, Mode, Nearest
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
 _MODES: Mapping[str, Mode] = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+_COORDINATES: Mapping[str, Coordinates] = {
+    **dict.fromkeys(("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"), "half_pixel"),
+    "align_corners": "align_corners",
+    "asymmetric": "asymmetric",
+}
+_NEAREST: Mapping[str, Nearest] = {
+    "floor": "floor",
+    "ceil": "ceil",
+    "round_prefer_floor": "round_prefer_floor",
+    "round_prefer_ceil": "round_prefer_ceil",
+}
 _RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VALID": "valid"}
 
 
@@ -137,49 +148,53 @@ def read_pad(walk: Walk, node: OnnxNode) -> Read:
 
 
 def read_resize(walk: Walk, node: OnnxNode) -> Read:
-    """Resize and Upsample: the nearest cell, by whole factors, where every cell is repeated."""
-    sizes = walk.sizes(node.inputs[0])
-    if node.text("mode", "nearest") != "nearest":
-        return f"{node.op} ({node.text('mode', '')})"
-    policy = node.text("keep_aspect_ratio_policy", "stretch")
-    if policy != "stretch" and node.input(3) is not None:  # scales that are stated themselves hold
+    """Resize and Upsample. Before opset 11 places are multiplied, and rounded down."""
+    op, policy = _resizing(node), node.text("keep_aspect_ratio_policy", "stretch")
+    if isinstance(op, str):
+        return f"{node.op} ({op})"
+    place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
+    source, wanted = node.input(place), node.input(3)
+    scales: list[float] = [*node.attributes["scales"].floats] if "scales" in node.attributes else []
+    if source is not None and (found := walk.flow.value(source)) is not None and found.size:
+        scales = found.ravel().tolist()
+    sizes = None if scales or wanted is None else walk.flow.integers(wanted)
+    if not scales and policy != "stretch":
         return f"{node.op} with keep_aspect_ratio_policy {policy}"
-    if node.integer("antialias"):
-        return f"{node.op} (nearest) with antialias"  # onnxruntime runs none
-    axes = node.integers("axes")
+    known, axes = walk.sizes(node.inputs[0]), node.integers("axes")
     places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]  # the axes that scales and sizes are of
     if len({*places} & {*range(4)}) < len(places):
         return f"{node.op} along axes {list(axes)}"
-    factors = None if sizes is None else _factors(walk, node, sizes, places)
-    if factors is None:
-        return f"{node.op} by no whole factor"
-    old = node.op == "Upsample" or node.opset < 11
-    rule = "asymmetric" if old else node.text("coordinate_transformation_mode", "half_pixel")
-    nearest = "floor" if old else node.text("nearest_mode", "round_prefer_floor")
-    repeats = (rule == "asymmetric" and nearest == "floor") or (
-        rule in ("half_pixel", "pytorch_half_pixel") and nearest.startswith("round")
-    )
-    # A size of one cell is repeated under every rule; a half is never reached, because a half pixel of a whole factor is none.
-    asymmetric = rule == "asymmetric" and nearest == "round_prefer_floor" and max(factors) <= 2
-    if not (repeats or asymmetric):
-        return f"{node.op} by {rule} and {nearest}, which does not repeat every cell as often"
-    return upsample(walk, node, node.inputs[0], dict(enumerate(factors)))
-
-
-def _factors(walk: Walk, node: OnnxNode, sizes: tuple[int, ...], places: Sequence[int]) -> list[int] | None:
-    """How often each axis grows, those of `places` by what the node says; None where one does not grow by a whole factor."""
-    place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
-    source, wanted = node.input(place), node.input(3)
-    scales = [*node.attributes["scales"].floats] if "scales" in node.attributes else None
-    found = None if source is None else walk.flow.value(source)
-    if found is not None and found.size:
-        scales = found.ravel().tolist()
-    if not scales and wanted is not None:
-        asked = walk.flow.integers(wanted) or []
-        scales = [new / sizes[axis] if new % sizes[axis] == 0 else 0 for new, axis in zip(asked, places, strict=True)]
-    if not scales or len(scales) != len(places) or any(scale != round(scale) or scale < 1 for scale in scales):
+    if known is None or len(known) != 4 or len(places) != len(scales or sizes or ()):
         return None
-    factors = [1] * len(sizes)
-    for axis, scale in zip(places, scales, strict=True):
-        factors[axis] = round(scale)
-    return factors
+    by, to = dict(zip(places, scales, strict=False)), dict(zip(places, sizes or (), strict=False))
+    less = [scale for scale in by.values() if scale < 1] + [size for axis, size in to.items() if size < known[axis]]
+    rule = node.text("coordinate_transformation_mode", "half_pixel")
+    if node.integer("antialias") and (less or op.mode == "nearest"):  # onnxruntime runs none of the nearest
+        return f"{node.op} ({op.mode}) with antialias"
+    ends = [to.get(axis, int(known[axis] * by.get(axis, 1))) for axis in places]
+    if rule == "pytorch_half_pixel" and less and (min(ends) == 1 or max(ends) >= LARGE // 2):
+        return f"{node.op} by pytorch_half_pixel to one cell, which is then the first"
+    parted = any(scale * (known[axis] if known[axis] < LARGE // 2 else 1) % 1 for axis, scale in by.items())
+    if rule in ("align_corners", "half_pixel_symmetric") and parted:  # ONNX says that it counts, and onnxruntime counts none
+        return f"{node.op} by {rule} and a scale that leaves a part of a cell"
+    return resize(walk, node, node.inputs[0], op, by, to)
+
+
+def _resizing(node: OnnxNode) -> Resize | str:
+    """How a Resize computes cells, or what porter lacks."""
+    mode, inside = node.text("mode", "nearest"), bool(node.integer("exclude_outside"))
+    if node.op == "Upsample" or node.opset < 11:
+        rule, nearest = "asymmetric", "floor"
+    else:
+        rule = node.text("coordinate_transformation_mode", "half_pixel")
+        nearest = node.text("nearest_mode", "round_prefer_floor")
+    if (rule, mode, nearest) == ("tf_half_pixel_for_nn", "nearest", "floor"):
+        rule, nearest = "half_pixel", "round_prefer_ceil"
+    mode, coordinates = {"bilinear": "linear"}.get(mode, mode), _COORDINATES.get(rule)
+    if mode not in ("nearest", "linear", "cubic") or coordinates is None or nearest not in _NEAREST:
+        return f"{mode} by {rule}" + (f" and {nearest}" if mode == "nearest" else "")
+    if mode == "nearest":
+        return Resize("nearest", coordinates=coordinates, rounding=_NEAREST[nearest])
+    if mode == "linear":
+        return Resize("linear", coordinates=coordinates)
+    return Resize("cubic", coordinates=coordinates, a=node.real("cubic_coeff_a", -0.75), inside=inside)

@@ -158,7 +158,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "OnesLike": lambda walk, node: ones(walk, node, node.inputs[0]),
     "Pack": _pack,
     "Reshape": by_numbers(_reshape),
-    "ResizeNearestNeighbor": windows.read_resize,
+    **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
     "Roll": _roll,
     "Softmax": lambda walk, node: moves.softmax(walk, node, node.inputs[0], -1),
     "Sqrt": arithmetic.read_root,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.moves import extend, pad, upsample
+from porter.filegraph.moves import extend, pad, resize
 from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
+from porter.formats.tensorflow import has_cubic_shares
 from porter.formats.tf_graph.nodes import GraphNode, Walk
-from porter.graph import Conv, ConvTranspose
+from porter.graph import Conv, ConvTranspose, Resize
+from porter.graph.ops import Coordinates
 from porter.padding import LOWEST, Convention, Pads, Window
 
 _LAYOUT = "NHWC"
@@ -87,20 +89,28 @@ def read_mirror(walk: Walk, node: GraphNode) -> Read:
 
 
 def read_resize(walk: Walk, node: GraphNode) -> Read:
-    """ResizeNearestNeighbor by whole factors.
-
-    Without half pixels TensorFlow multiplies by a float32 (core/kernels/image/resize_nearest_neighbor_op.cc), which is exact for
-    powers of two.
+    """ResizeNearestNeighbor, ResizeBilinear and ResizeBicubic (core/kernels/image/): by half pixels a cubic one has another
+    coefficient, and gives cells beyond the map no share.
     """
     known, wanted = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1])
-    if wanted is None or known is None or len(known) != 4 or len(wanted) != 2 or node.flag("align_corners"):
-        return f"{node.op} with align_corners" if node.flag("align_corners") else None
-    rows, columns = (new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True))
-    if not rows or not columns:
-        return f"{node.op} by no whole factor"
-    if not node.flag("half_pixel_centers") and (rows & (rows - 1) or columns & (columns - 1)):
-        return f"{node.op} by {rows}x{columns} without half_pixel_centers"
-    return upsample(walk, node, node.inputs[0], {1: rows, 2: columns})
+    if wanted is None or known is None or len(known) != 4 or len(wanted) != 2:
+        return None
+    half, ends = node.flag("half_pixel_centers"), node.flag("align_corners")
+    coordinates: Coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"
+    by = [new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True)]
+    powers = all(factor and not factor & (factor - 1) for factor in by)
+    if node.op == "ResizeBicubic":
+        if not has_cubic_shares(by) or ends:
+            return f"{node.op} by other factors than powers of two, whose shares TensorFlow takes from a table"
+        op = Resize("cubic", coordinates=coordinates, a=-0.5 if half else -0.75, inside=half)
+    elif node.op == "ResizeBilinear":
+        op = Resize("linear", coordinates=coordinates)
+    else:
+        # Without half pixels TensorFlow multiplies by a float32, which is exact for powers of two.
+        if coordinates == "asymmetric" and all(by) and not powers:
+            return f"{node.op} by {by[0]}x{by[1]} without half_pixel_centers"
+        op = Resize("nearest", coordinates=coordinates, rounding="floor" if coordinates == "asymmetric" else "round_prefer_ceil")
+    return resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
 
 
 def wrong_layout(node: GraphNode) -> str | None:

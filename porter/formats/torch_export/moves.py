@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
+from porter.graph import Resize
 from porter.graph.ops import Function, Mode
 
 _MODES: Mapping[str, Mode] = {
@@ -181,27 +183,45 @@ def read_softmax(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_upsample(walk: Walk, node: AtenNode) -> Read:
-    """upsample_nearest2d by whole factors, where each cell is repeated."""
+    """The upsample ops: by scales, which hold where they are stated, or at a size."""
     sizes = walk.view(taken(node)).sizes
+    op = _UPSAMPLES[node.op]
     if sizes is None:
         return None
-    scales = node.arguments.get("scale_factors") or [node.arguments.get(name) for name in ("scales_h", "scales_w")]
-    if None in scales:
-        wanted = whole_numbers(walk, node, "output_size", taken(node))
-        scales = [new / old for new, old in zip(wanted, sizes[2:], strict=True)]
-    if any(scale < 1 or scale != round(scale) for scale in scales):
-        return f"{node.op} by no whole factor"
-    moving = [round(scale) for scale, cells in zip(scales, sizes[2:], strict=True) if cells > 1 and not _repeats(round(scale))]
-    if moving:
-        return f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"
-    return moves.upsample(walk, node, taken(node), {2: round(scales[0]), 3: round(scales[1])})
+    if node.arguments.get("align_corners"):
+        op = replace(op, coordinates="align_corners")
+    stated = node.arguments.get("scale_factors") or [node.arguments.get(name) for name in ("scales_h", "scales_w")]
+    scales = {} if None in stated else dict(enumerate(stated, 2))
+    wanted = {} if scales else dict(enumerate(whole_numbers(walk, node, "output_size", taken(node)), 2))
+    if node.op.endswith("_aa"):
+        less = any(scale < 1 for scale in scales.values()) or any(size < sizes[axis] for axis, size in wanted.items())
+        if less or op.coordinates == "align_corners":
+            return f"{node.op} with antialias"
+    if node.op == "upsample_nearest2d":
+        by = [scales.get(axis, wanted.get(axis, 0) / cells) for axis, cells in enumerate(sizes) if axis > 1 and cells > 1]
+        moving = [round(scale) for scale in by if scale == round(scale) and not _repeats(round(scale))]
+        if moving:
+            return f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"
+    return moves.resize(walk, node, taken(node), op, scales, wanted)
+
+
+_UPSAMPLES: Mapping[str, Resize] = {
+    "upsample_nearest2d": Resize("nearest", coordinates="asymmetric", rounding="floor"),
+    "_upsample_nearest_exact2d": Resize("nearest", rounding="round_prefer_ceil"),
+    "upsample_bilinear2d": Resize("linear"),
+    "upsample_bicubic2d": Resize("cubic"),
+    "_upsample_bilinear2d_aa": Resize("linear"),
+    "_upsample_bicubic2d_aa": Resize("cubic", a=-0.5, inside=True),
+}
+"""How each computes cells (aten/src/ATen/native/UpSample.h); with antialias, where the map gets no fewer."""
+UPSAMPLES = tuple(_UPSAMPLES)
 
 
 def _repeats(factor: int) -> bool:
     """Whether torch repeats every cell equally often. Its mode `nearest` takes the cell floor(place * scale) in float32
     (aten/src/ATen/native/UpSample.h), so that at 41, 47, 55 and others the first place of a cell rounds down to the cell before.
     """
-    return bool(np.float32(factor) * np.float32(1 / factor) >= 1)
+    return factor < 1 or bool(np.float32(factor) * np.float32(1 / factor) >= 1)
 
 
 def _number(walk: Walk, node: AtenNode, name: str) -> int | None:

@@ -90,7 +90,7 @@ READERS: Mapping[str, Reader] = {
     "im2col": moves.read_patches,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),
     **dict.fromkeys(("mean", "amax", "linalg_vector_norm", "sum"), moves.read_reduce),
-    "upsample_nearest2d": moves.read_upsample,
+    **dict.fromkeys(moves.UPSAMPLES, moves.read_upsample),
     "channel_shuffle": _map(lambda node: ChannelShuffle(int(node.arguments["groups"]))),
     "pixel_shuffle": _map(lambda node: DepthToSpace(int(node.arguments["upscale_factor"]), "CRD")),
     **dict.fromkeys(SIZES, read_size),

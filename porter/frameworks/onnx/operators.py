@@ -9,7 +9,8 @@ onnx 1.23, with the distance from onnxruntime (relative L2):
 - ConvTranspose fails with `output_shape`, and with groups (https://github.com/onnx/onnx/pull/8446).
 - MaxPool has other sizes with SAME_LOWER, with pads that differ, and with `ceil_mode` (18 cells of 16 in GoogLeNet); AveragePool
   with VALID and a dilation.
-- Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize before 11 always.
+- Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize before 11 always; a
+  later Resize calls Python for each cell.
 - Erf, GroupNormalization, and the numbers of Gelu, HardSwish, Selu and of a HardSigmoid of a sixth are in float32: 1e-9 to 4e-8.
 - Sigmoid calls Python for each number, and that of -40 has lost its digits.
 
@@ -30,6 +31,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.filegraph.kernels import layouts, values, windows
 from porter.filegraph.kernels.layouts import Numbers
+from porter.filegraph.kernels.resizing import Rule, resize
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.onnx.arithmetic import hard_slope, selu_numbers
 from porter.formats.onnx.proto import import_onnx
@@ -143,10 +145,33 @@ def _transposed(x: Numbers, kernel: Numbers, bias: Numbers | None = None, group:
 
 
 def _upsample(x: Array, given: Array | None = None, scales: Sequence[float] | None = None, mode: str = "nearest") -> Array:
-    """Upsample, and Resize before opset 11."""
-    if mode != "nearest":
-        raise NotImplementedError(f"a resize by {mode}")
-    return layouts.resize_nearest(x, np.asarray(scales if given is None else given).tolist())
+    """Upsample, and Resize before opset 11: places are multiplied, and rounded down."""
+    factors = np.asarray(scales if given is None else given).tolist()
+    return _resized(x, range(x.ndim), factors, None, Rule(mode, "asymmetric", "floor"))
+
+
+def _resize(x: Array, roi: Any = None, scales: Any = None, sizes: Any = None, **stated: Any) -> Array:
+    if "nearest_mode" not in stated:
+        return _upsample(x, roi, mode=stated["mode"])
+    axes = stated.get("axes") or range(x.ndim)
+    if stated.get("keep_aspect_ratio_policy", "stretch") != "stretch":
+        raise NotImplementedError("a resize of one scale")
+    stretched = sizes is not None and len(sizes) > 0
+    factors = [size / x.shape[axis] for size, axis in zip(sizes, axes, strict=True)] if stretched else np.asarray(scales).tolist()
+    inside = bool(stated.get("exclude_outside"))
+    if stated.get("antialias") and min(factors) < 1:
+        raise NotImplementedError("a resize to fewer cells with antialias")
+    names = ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a")
+    mode, coordinates, nearest, a = (stated[name] for name in names)
+    rule = Rule(mode, coordinates, nearest, a, inside)
+    return _resized(x, axes, factors, sizes if stretched else None, rule)
+
+
+def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any, rule: Rule) -> Array:
+    for place, (axis, factor) in enumerate(zip(axes, factors, strict=True)):
+        if factor != 1:
+            x = resize(x, axis, int(x.shape[axis] * factor) if sizes is None else int(sizes[place]), factor, rule)
+    return x
 
 
 _NEVER, _SOFTMAX = 1 << 30, 13
@@ -169,6 +194,6 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "AveragePool": (_average_pool, _NEVER),
     "ConvTranspose": (_transposed, _NEVER),
     "Upsample": (_upsample, _NEVER),
-    "Resize": (_upsample, 11),
+    "Resize": (_resize, _NEVER),
 }
 """Each with the opset from which on ONNX's own is right."""

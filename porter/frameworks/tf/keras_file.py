@@ -24,10 +24,12 @@ from porter.formats.keras.flow import Call, Result, read_flow, results_in
 from porter.formats.keras.graph import Named, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
+from porter.formats.keras.resizing import resize_of
 from porter.formats.keras.scaling import numbers_in, statistics
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.keras_operations import activate, is_operated, operate, plain, product, rectified, total
+from porter.frameworks.tf.resizing import keras_do, resized
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
 from porter.graph import INPUT
@@ -35,7 +37,7 @@ from porter.padding import Size
 
 _COMPUTED = frozenset({"Activation", "Add", "Average", "CustomScaleLayer", "EinsumDense", "LayerScale", "LeakyReLU", "ReLU"})
 """Classes whose function is computed by keras.ops."""
-_PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop", "Resizing"}
+_PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop"}
 """Classes that give their input back, unless the graph says that they are foreign."""
 
 
@@ -149,6 +151,12 @@ class _Builder:
                 return product(str(call.arguments["equation"]), inputs[0], *map(partial(self._tensor, named), named.tensors))
             case "LeakyReLU" | "ReLU":
                 return _rectified(call.kind, call.arguments, inputs[0])
+            case "Resizing" | "UpSampling2D":
+                op = resize_of(call.kind, call.arguments, tuple(inputs[0].shape[1:3]))
+                if op is None:
+                    return inputs[0]
+                if self._dtype == "float64" and op.mode != "nearest":  # Keras's own are float32
+                    return resized(inputs[0], op, keras_do, self._dtype)
             case "LayerScale":
                 (variable,) = named.tensors
                 return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))

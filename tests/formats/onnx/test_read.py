@@ -112,6 +112,17 @@ CASES = {
     "slices": "y = Slice (x, starts, ends, axes, steps)",
     "resized": 'y = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (x, , scales)',
     "resized along axes of opset 18": 'y = Resize <axes=[3, 2], mode="nearest"> (x, , factors)',
+    "resized linearly": 'y = Resize <mode="linear", coordinate_transformation_mode="align_corners"> (x, , scales)',
+    "resized to fewer cells of opset 18": 'y = Resize <axes=[-1, -2], mode="linear", '
+    'coordinate_transformation_mode="asymmetric"> (x, , fewer)',
+    "resized by a cubic of opset 18": 'y = Resize <axes=[-2, -1], mode="cubic", cubic_coeff_a=-0.5, exclude_outside=1> '
+    "(x, , , other)",
+    "resized like its input of opset 18": "p = MaxPool <kernel_shape=[3, 3], strides=[2, 2]> (x) s = Shape <start=2> (x) "
+    'y = Resize <axes=[2, 3], mode="linear"> (p, , , s)',
+    "the nearest of other cells of opset 18": 'y = Resize <axes=[2, 3], coordinate_transformation_mode="align_corners"> '
+    "(x, , , other)",
+    "the nearest of TensorFlow of opset 18": 'y = Resize <axes=[2, 3], nearest_mode="floor", '
+    'coordinate_transformation_mode="tf_half_pixel_for_nn"> (x, , fewer)',
     "cells to channels": 'c = Concat <axis=1> (x, x) y = DepthToSpace <blocksize=2, mode="CRD"> (c)',
     "response norm": "y = LRN <size=3, alpha=0.3, beta=0.6, bias=2.0> (x)",
     "products of sums": "a = Sum (x, x, x) b = Neg (a) c = Sub (x, b) d = Mean (c, x) y = Pow (d, two)",
@@ -155,6 +166,7 @@ NUMBERS: dict[str, Any] = {
     **{"around": [2, 1, 0, 3, 0, 1], "eight": [8], "pairs": [-1, 2], "least": [-(1 << 63) + 1]},
     **{"on": True, "endless": [0, 0, 1 << 40, 0, 0, 0, 0, 0], "million": [1, 1, 1 << 20, 1 << 20]},
     **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3]), "factors": np.float32([2, 3])},
+    **{"fewer": np.float32([0.5, 0.75]), "other": [7, 5]},
 }
 
 
@@ -488,9 +500,11 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         "Resize (nearest) with antialias": 'y = Resize <axes=[2, 3], mode="nearest", antialias=1> (x, , factors)',
         "Resize along axes [2, -2]": 'y = Resize <axes=[2, -2], mode="nearest"> (x, , factors)',
         "Resize along axes [2, 7]": 'y = Resize <axes=[2, 7], mode="nearest"> (x, , factors)',
-        "Resize by asymmetric and round_prefer_ceil, which does not repeat every cell as often": 'y = Resize <mode="nearest", '
-        'coordinate_transformation_mode="asymmetric", nearest_mode="round_prefer_ceil"> (x, , scales)',
-        "Resize (linear)": 'y = Resize <mode="linear"> (x, , scales)',
+        "Resize (linear) with antialias": 'y = Resize <axes=[2, 3], mode="linear", antialias=1> (x, , fewer)',
+        "Resize (linear by tf_crop_and_resize)": 'y = Resize <mode="linear", coordinate_transformation_mode="tf_crop_and_resize"> '
+        "(x, , scales)",
+        "Resize (nearest by tf_half_pixel_for_nn and ceil)": 'y = Resize <nearest_mode="ceil", '
+        'coordinate_transformation_mode="tf_half_pixel_for_nn"> (x, , scales)',
     }
     for kind, text in texts.items():
         graph = read_checkpoint(written(model(text), tmp_path)).graph

@@ -48,6 +48,7 @@ from porter.graph import (
     Reduce,
     Relu,
     Relu6,
+    Resize,
     Sigmoid,
     SliceChannels,
     Softmax,
@@ -474,6 +475,13 @@ ROUNDED: dict[str, tuple[Make, type[Op]]] = {
     "gelu": (lambda x: tensorflow().nn.gelu(x, approximate=False), Gelu),
     "gelu by tanh": (lambda x: tensorflow().nn.gelu(x, approximate=True), Gelu),
     "response norm": (lambda x: tensorflow().nn.local_response_normalization(x, 1, 1.5, 0.3, 0.7), LocalResponseNorm),
+    "bilinear": (lambda x: tensorflow().image.resize(x, (16, 22)), Resize),
+    "bilinear of TensorFlow 1": (lambda x: tensorflow().compat.v1.image.resize_bilinear(x, (16, 22)), Resize),
+    "between corners": (lambda x: tensorflow().compat.v1.image.resize_bilinear(x, (23, 21), align_corners=True), Resize),
+    "bicubic": (lambda x: tensorflow().image.resize(x, (24, 44), "bicubic"), Resize),
+    "bicubic of TensorFlow 1": (lambda x: tensorflow().compat.v1.image.resize_bicubic(x, (24, 44)), Resize),
+    "nearest": (lambda x: tensorflow().image.resize(x, (7, 30), "nearest"), Resize),
+    "nearest of TensorFlow 1": (lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(x, (7, 30)), Resize),
 }
 
 
@@ -500,6 +508,9 @@ FOREIGN: dict[str, Make] = {
     ),
     "StridedSlice of the batch": lambda x: x[:1],
     "Max over the batch": lambda x: tensorflow().minimum(tensorflow().reduce_max(x * 0.2 + 0.5, 0, keepdims=True), 1.0),
+    "ResizeBicubic by other factors than powers of two, whose shares TensorFlow takes from a table": lambda x: (
+        tensorflow().image.resize(x, (7, 33), "bicubic")
+    ),
     "ResizeNearestNeighbor by 3x3 without half_pixel_centers": lambda x: tensorflow().compat.v1.image.resize_nearest_neighbor(
         x, (36, 33)
     ),

@@ -128,6 +128,17 @@ WHOLE_ONLY: dict[str, Case] = {
     "norms of instances": lambda m, x: F.instance_norm(
         F.instance_norm(x, weight=m.gamma, bias=m.beta) + F.instance_norm(x, m.mean, m.variance, use_input_stats=False)
     ),
+    "between cells": lambda m, x: F.interpolate(
+        F.interpolate(x, scale_factor=(1.5, 0.5), mode="bilinear"), scale_factor=2, mode="bicubic"
+    ),
+    "between corners": lambda m, x: F.interpolate(
+        F.interpolate(x, scale_factor=3, mode="bilinear", align_corners=True), scale_factor=0.4, mode="bicubic", align_corners=True
+    ),
+    "exact cells": lambda m, x: F.interpolate(x, scale_factor=(2, 0.5), mode="nearest-exact"),
+    "like another map": lambda m, x: F.interpolate(F.max_pool2d(x, 2), size=x.shape[2:], mode="bilinear") + x,
+    "antialiased": lambda m, x: F.interpolate(
+        F.interpolate(x, scale_factor=2, mode="bilinear", antialias=True), scale_factor=1.5, mode="bicubic", antialias=True
+    ),
     "around": lambda m, x: F.threshold(F.pad(x, (1, 2, 0, 1), mode="circular"), 0.3, 0.0),
 }
 """Decomposed, they are lookups by computed places, which are refused."""
@@ -137,6 +148,10 @@ FIXED_ONLY: dict[str, Case] = {
     "no windows": lambda m, x: F.adaptive_avg_pool2d(x.relu(), SIZE),
     "flattened map": lambda m, x: F.linear(x.flatten(1), m.wide),
     "to a size": lambda m, x: F.interpolate(F.max_pool2d(x[:, :, :10], 2), size=(10, 14)),
+}
+WHOLE_AND_FIXED: dict[str, Case] = {
+    "to other cells": lambda m, x: F.interpolate(F.interpolate(x, size=(5, 7), mode="bilinear"), size=(11, 3), mode="bicubic"),
+    "to the nearest": lambda m, x: F.interpolate(x, size=(5, 7)),
 }
 SHAPES = {
     **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "t3": (6, 2, 3, 3), "k1": (6, 6, 1, 1), "k5": (1, 1, 5), "b8": (8,), "b4": (4,)},
@@ -171,6 +186,7 @@ def test_every_op_that_is_read_or_run_is_one_of_torch() -> None:
 @pytest.mark.parametrize(("free", "decomposed"), FORMS, ids=["fixed", "fixed, decomposed", "any size", "any size, decomposed"])
 def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tmp_path: Path) -> None:
     cases = {**CASES, **({} if free else FIXED_ONLY), **({} if decomposed else WHOLE_ONLY)}
+    cases |= {} if free or decomposed else WHOLE_AND_FIXED
     model, image = Ops(cases).eval(), torch.randn(2, 6, *SIZE, generator=torch.Generator().manual_seed(1))
     checkpoint = read_checkpoint(export(model, image, tmp_path, free, decomposed)[0])
     graph = checkpoint.graph

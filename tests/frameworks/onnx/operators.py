@@ -75,6 +75,8 @@ NUMBERS: Mapping[str, Any] = {
         "scales2": np.float32([1, 1, 2, 2]),
         "sizes": np.int64([2, 6, 18, 33]),
         "size33": np.int64([33]),
+        "others": np.int64([2, 6, 7, 16]),
+        "fewer": np.float32([0.6, 1.25]),
         "factors": np.float32([2, 3]),
         "roi": np.zeros(0, np.float32),
     },
@@ -367,6 +369,18 @@ def _resizes() -> Iterator[Case]:
     for axes in ("2, 3", "3, 2"):  # the reference implementation takes none that counts from the end
         yield Case("Resize", f"y = Resize <axes=[{axes}]> (x, , factors)", 18)
     yield Case("Resize", f"y = Resize {stated[:-1]}, axes=[3]> (x, , , size33)", 18)
+    yield Case("Upsample", 'y = Upsample <mode="linear", scales=[1.0, 1.0, 2.0, 3.0]> (x)', until=8)
+    yield Case("Resize", 'y = Resize <mode="linear"> (x, scales)', 10, 10)
+    for rule in ("asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners"):
+        for mode, more in (("linear", ""), ("cubic", ""), ("cubic", ", cubic_coeff_a=-0.5, exclude_outside=1")):
+            stated = f'mode="{mode}", coordinate_transformation_mode="{rule}"{more}'
+            yield Case("Resize", f"y = Resize <{stated}> (x, roi, scales)", 11)
+            yield Case("Resize", f"y = Resize <{stated}> (x, , , others)", 13)
+            yield Case("Resize", f"y = Resize <{stated}, axes=[2, 3]> (x, , fewer)", 18)
+    nearest = 'coordinate_transformation_mode="tf_half_pixel_for_nn", nearest_mode="floor"'
+    yield Case("Resize", f"y = Resize <{nearest}> (x, roi, scales)", 11, 12)
+    yield Case("Resize", 'y = Resize <mode="linear", antialias=1, axes=[2, 3]> (x, , factors)', 18)
+    yield Case("Resize", 'y = Resize <mode="cubic", antialias=1, axes=[2, 3]> (x, , factors)', 18)
 
 
 def _constants() -> Iterator[Case]:

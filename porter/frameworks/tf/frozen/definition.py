@@ -22,7 +22,8 @@ PURE_OPS = frozenset(
         *("Add", "AddV2", "AddN", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "ClipByValue"),
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Log", "Cast"),
         *("Reshape", "Squeeze", "ExpandDims", "Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Pack", "Unpack", "Slice"),
-        *("DepthToSpace", "Tile", "ResizeNearestNeighbor", "FloorDiv", "BroadcastTo", "MatrixDiagV3", "OnesLike", "Range", "Roll"),
+        *("DepthToSpace", "Tile", "FloorDiv", "BroadcastTo", "MatrixDiagV3", "OnesLike", "Range", "Roll"),
+        *("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"),
         *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "Gather", "GatherV2"),
         *("Equal", "IsFinite", "Less", "Select", "SelectV2"),
     )

@@ -14,10 +14,13 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import FileError, MappingError, MissingFramework
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.frozen.definition import op_name, output_index
+from porter.frameworks.tf.resizing import keras_do, resized
+from porter.graph import ResizeLike
 
 _FUSED_NORMS = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 _NORM_OF_2015 = "BatchNormWithGlobalNormalization"
 _RESPONSE_NORM = "LRN"
+_RESIZES = ("ResizeBilinear", "ResizeBicubic")
 
 
 def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[str, Array]:
@@ -63,7 +66,8 @@ def in_dtype(
     In float64 a batch norm of inference becomes Sub, Mul, Rsqrt and AddV2, the last under the norm's own name: TensorFlow's
     FusedBatchNorm has kernels only for half, bfloat16 and float inputs (core/kernels/fused_batch_norm_op.cc). A
     BatchNormWithGlobalNormalization becomes these ops in both types, because today's TensorFlow refuses it in new graphs
-    (core/ops/nn_ops.cc). An LRN becomes sums of slices in float64.
+    (core/ops/nn_ops.cc). An LRN becomes sums of slices in float64, and a linear or a
+    cubic resize takes of cells.
 
     Args:
         constants: values of the Const ops (`read_constants`).
@@ -84,6 +88,8 @@ def in_dtype(
             found.node.extend(_norm_in_parts(tensorflow, node, target, decimal_epsilons))
         elif node.op == _RESPONSE_NORM and dtype == "float64":
             found.node.extend(_response_norm_in_parts(tensorflow, node, target))
+        elif node.op in _RESIZES and dtype == "float64":
+            found.node.extend(_resize_in_parts(tensorflow, node, target))
         elif node.op != "Const":
             copy = found.node.add()
             copy.CopyFrom(node)
@@ -170,6 +176,29 @@ def _response_norm_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any
             made.attr["begin_mask"].i = 0b0111
             made.attr["end_mask"].i = 0b1111 if made.name == shifted[-1] else 0b0111
     return [*(_constant(tensorflow, node, name, array) for name, array in constants.items()), *found]
+
+
+def _resize_in_parts(tensorflow: Any, node: Any, target: int) -> list[Any]:
+    """As keras.ops compute it, to the size of a map of ones; TensorFlow's own give float32."""
+    half, ends = (node.attr[name].b for name in ("half_pixel_centers", "align_corners"))
+    inside = half and node.op == "ResizeBicubic"
+    coordinates: Any = "align_corners" if ends else "half_pixel" if half else "asymmetric"
+    op = ResizeLike("linear" if node.op == "ResizeBilinear" else "cubic", coordinates, -0.5 if inside else -0.75, inside)
+    part, v1, kind = f"{node.name}/porter_", tensorflow.compat.v1, tensorflow.as_dtype(target)
+    with tensorflow.Graph().as_default() as graph:
+        x = v1.placeholder(kind, [None] * 4, f"{part}x")
+        size = v1.placeholder(tensorflow.int32, [2], f"{part}size")
+        with v1.name_scope(f"{part}parts/"):
+            like = tensorflow.ones(tensorflow.concat([[1], size, [1]], 0), kind)
+            found = resized(x, op, keras_do, "float64", like)
+        tensorflow.identity(found, part)
+    renamed = {f"{part}x": node.input[0], f"{part}size": node.input[1]}
+    made = []
+    for each in graph.as_graph_def().node:
+        if each.name not in renamed:
+            made.append(type(node)(name=node.name if each.name == part else each.name, op=each.op, attr=each.attr))
+            made[-1].input.extend(renamed.get(source, source) for source in each.input)
+    return made
 
 
 def _nodes(like: Any, target: int, steps: Sequence[tuple[str, ...]]) -> list[Any]:

@@ -1,0 +1,82 @@
+"""Maps with other cells, by ONNX's rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from porter.filegraph.kernels.layouts import Numbers
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What ONNX's Resize states (onnx/defs/tensor/defs.cc). `inside`: cells beyond the map have no share."""
+
+    mode: str = "nearest"
+    coordinates: str = "half_pixel"
+    nearest: str = "round_prefer_floor"
+    a: float = -0.75
+    inside: bool = False
+
+
+def resize(x: Numbers, axis: int, cells: int, scale: float, rule: Rule) -> Numbers:
+    """So many cells along an axis, which is `scale` times as long.
+
+    Raises:
+        NotImplementedError: the mode or the coordinates are others.
+    """
+    count = x.shape[axis]
+    places = _places(count, cells, scale, rule.coordinates)
+    if rule.mode == "nearest":
+        return np.take(x, _nearest(places, rule.nearest).astype(int).clip(0, count - 1), axis)
+    before = np.floor(places).astype(int)
+    reach = {"linear": 1, "cubic": 2}.get(rule.mode)
+    if reach is None:
+        raise NotImplementedError(f"a resize by {rule.mode}")
+    around = before[:, None] + np.arange(1 - reach, 1 + reach)
+    away = np.abs(places[:, None] - around)
+    shares = 1 - away if reach == 1 else _cubic(away, rule.a)
+    if rule.inside:
+        shares = shares * ((around >= 0) & (around < count))
+        shares /= shares.sum(1, keepdims=True)
+    over = (-1, *[1] * (x.ndim - 1 - axis % x.ndim))
+    parts = zip(around.T.clip(0, count - 1), shares.T, strict=True)
+    found: Numbers = np.sum([np.take(x, each, axis) * share.reshape(over) for each, share in parts], 0)
+    return found
+
+
+def _places(count: int, cells: int, scale: float, coordinates: str) -> Numbers:
+    place = np.arange(cells, dtype=np.float64)
+    match coordinates:
+        case "align_corners":
+            return place * ((count - 1) / max(cells - 1, 1))
+        case "asymmetric":
+            return place / scale
+        case "tf_half_pixel_for_nn":
+            return (place + 0.5) / scale
+        case "pytorch_half_pixel" if cells == 1:
+            return place
+        case "half_pixel_symmetric":  # the cells that a fraction of the scale leaves out are taken from both ends
+            return count / 2 * (1 - cells / (scale * count)) + (place + 0.5) / scale - 0.5
+        case "half_pixel" | "pytorch_half_pixel":
+            return (place + 0.5) / scale - 0.5
+    raise NotImplementedError(f"a resize by {coordinates}")
+
+
+def _nearest(places: Numbers, rule: str) -> Numbers:
+    rounded: dict[str, Numbers] = {
+        "floor": np.floor(places),
+        "ceil": np.ceil(places),
+        "round_prefer_floor": np.ceil(places - 0.5),
+        "round_prefer_ceil": np.floor(places + 0.5),
+    }
+    return rounded[rule]
+
+
+def _cubic(away: Numbers, a: float) -> Numbers:
+    """Keys's polynomials of the distance, below 1 and from there to 2."""
+    near = ((a + 2) * away - (a + 3)) * away**2 + 1
+    far = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
+    found: Numbers = np.where(away <= 1, near, far)
+    return found
