@@ -173,6 +173,15 @@ def _rearranged(op: Any, x: Array) -> Array:
     return moved.reshape(len(x), *shape)
 
 
+def _attended(op: Any, *inputs: Array) -> Array:
+    parts = np.split(inputs[0], 3, -1) if len(inputs) == 1 else inputs
+    query, key, value = (part.reshape(*part.shape[:-1], op.heads, -1).swapaxes(-3, -2) for part in parts)
+    products = op.scale * np.einsum("...qd,...kd->...qk", query, key)
+    powers = np.exp(products - products.max(-1, keepdims=True))
+    mixed = np.einsum("...qk,...kd->...qd", powers / powers.sum(-1, keepdims=True), value).swapaxes(-3, -2)
+    return np.asarray(mixed.reshape(*mixed.shape[:-2], -1))
+
+
 def _cropped(op: Any, x: Array) -> Array:
     return np.take(x, range(op.before, x.shape[1 + op.axis] - op.after, op.step), 1 + op.axis)
 
@@ -293,6 +302,7 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "depth_to_space": _depth_to_space,
     "rearrange": _rearranged,
     "matmul": lambda op, first, second: first @ (second.swapaxes(-1, -2) if op.transpose else second),
+    "attention": _attended,
     "join": lambda op, *values: np.concatenate(values, 1 + op.axis),
     "crop_axis": _cropped,
     "pad_axis": lambda op, x: np.pad(

@@ -18,6 +18,7 @@ from porter.graph import (
     AddArray,
     Affine,
     AsMap,
+    Attention,
     AvgPool,
     Axes,
     BatchNorm,
@@ -201,6 +202,8 @@ def _inputs(draw: st.DrawFn, kind: type[Op], values: Mapping[str, Array]) -> tup
     op = _op(draw, kind, _shape(values[first]))
     if not kind.several:
         return op, (first,)
+    if kind is Attention:
+        return op, (first,) if _fits(op, [_shape(values[first])], ()) else (first,) * 3
     others = [path for path in found if _fits(op, [_shape(values[first]), _shape(values[path])], ())]
     return op, (first, *draw(st.lists(st.sampled_from(others or [first]), min_size=1, max_size=2)))
 
@@ -344,6 +347,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     DepthToSpace: lambda draw, shape: DepthToSpace(draw(st.sampled_from(_blocks(shape[0]))), draw(st.sampled_from(["DCR", "CRD"]))),
     Rearrange: _rearrange,
     MatMul: lambda draw, _: MatMul(draw(st.booleans())),
+    Attention: lambda draw, shape: Attention(_divisor(draw, shape[-1] or 1), draw(_SHARE)),
     Join: lambda draw, shape: Join(draw(st.integers(0, len(shape) - 1))),
     CropAxis: _crop_axis,
     PadAxis: lambda draw, shape: PadAxis(
@@ -364,7 +368,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
 """Ops with attributes; the others have one form."""
 
 _OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce, LocalResponseNorm, Flatten}
-_OVER_ARRAYS = {MatMul, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
+_OVER_ARRAYS = {MatMul, Attention, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
 OF_ARRAYS = ("rearrange", *(kind.name for kind in _OVER_ARRAYS))
 """Ops of arrays, which are rare among the others."""
 _OVER_MAPS |= {PadMap, ExtendMap, Crop, ChannelShuffle, DepthToSpace, Upsample, Resize, ResizeLike}

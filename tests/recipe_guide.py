@@ -82,6 +82,7 @@ EXAMPLES: Mapping[str, str] = {
     "resize_like": "{resize_like: x, mode: linear, coordinates: align_corners, from: [small, a]}",
     "rearrange": '{rearrange: x, pattern: "c h w -> (h w) c"}',
     "matmul": "{matmul: x, transpose: true, from: [cells, cells]}",
+    "attention": "{attention: x, heads: 2, scale: 0.5, from: [cells, cells, cells]}",
     "join": "{join: x, axis: 0, from: [cells, cells]}",
     "crop_axis": "{crop_axis: x, axis: 0, before: 1, after: 0}",
     "pad_axis": "{pad_axis: x, axis: 0, before: 1, after: 0}",
@@ -95,7 +96,7 @@ EXAMPLES: Mapping[str, str] = {
 BEFORE: Mapping[str, str] = {
     **dict.fromkeys(("dense", "as_map"), "{global_avg_pool: features}"),
     **dict.fromkeys(
-        ("matmul", "join", "crop_axis", "pad_axis", "reduce_axis", "add_array", "multiply_array", "tokens"),
+        ("matmul", "attention", "join", "crop_axis", "pad_axis", "reduce_axis", "add_array", "multiply_array", "tokens"),
         '{rearrange: cells, pattern: "c h w -> (h w) c"}',
     ),
     "resize_like": "{max_pool: small, kernel: 2, stride: 2}",

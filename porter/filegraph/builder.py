@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.errors import GraphError
+from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, ops
@@ -84,6 +85,7 @@ class Builder:
     Attributes:
         channels, size: of the input.
         order: how the file lays out a map.
+        shapes: of the values that nodes give, where they are known.
         fixed: the graph takes only images of the size that it was made for, so a pool over a whole map is a global one.
     """
 
@@ -92,6 +94,7 @@ class Builder:
     order: Order = "HWC"
     fixed: bool = False
     nodes: dict[str, FileNode] = field(default_factory=dict)
+    shapes: dict[str, Shape] = field(default_factory=dict)
     _names: Names = field(default_factory=lambda: Names({INPUT}))
 
     @property
@@ -110,6 +113,8 @@ class Builder:
                 op = Foreign(f"{op.words} that does not fit: {error.message}")
         name = self._names.take(name)
         self.nodes[name] = FileNode(name, op, tuple(value.node for value in values), tensors or {}, tap)
+        if shape is not None:
+            self.shapes[name] = shape
         found = Value(name, shape)
         if isinstance(op, ops.Relu | ops.Relu6 | ops.Clip):
             low, high = (op.low, op.high) if isinstance(op, ops.Clip) else (0.0, 6.0 if isinstance(op, ops.Relu6) else math.inf)
@@ -188,6 +193,8 @@ class Builder:
         """A node that computes what `node` does, and more."""
         name = self._names.take(name)
         self.nodes[name] = replace(node, name=name, op=op, tensors={**node.tensors, **tensors}, tap=None)
+        if value.shape is not None:
+            self.shapes[name] = value.shape
         return Value(name, value.shape)
 
     def affine(
@@ -305,7 +312,7 @@ class Builder:
         ends = tuple(self.output(value).node for value in outputs)
         graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size)
         leading = graph.leading_to(ends)
-        return replace(graph, nodes=tuple(node for node in graph.nodes if node.name in leading))
+        return with_attention(replace(graph, nodes=tuple(node for node in graph.nodes if node.name in leading)), self.shapes)
 
 
 def _under(kind: SiteKind, value: Value, window: Window, convention: Convention) -> tuple[Value, Convention]:

@@ -90,7 +90,7 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
             raise GraphError(f"input '{missing[0]}' is not an earlier node", where=node.path)
         if node.path in known:
             raise GraphError("two nodes have this path", where=node.path)
-        if len(node.inputs) < 2 if node.op.several else len(node.inputs) != 1:
+        if len(node.inputs) < node.op.least if node.op.several else len(node.inputs) != 1:
             takes = "two inputs or more" if node.op.several else "one input"
             raise GraphError(f"takes {takes}, got {len(node.inputs)}", where=node.path)
         try:

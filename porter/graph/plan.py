@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
-from porter.graph.ops import Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
+from porter.graph.ops import Attention, Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
 
@@ -76,11 +76,13 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
     if isinstance(op, Rearrange):
         steps = [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
         return op.fixes(inputs[0]) or any(sizes.count(-1) > 1 for _, sizes in steps)
-    stretched = {1} if isinstance(op, Merge | OfArray | MatMul) else set()
+    stretched = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
     if isinstance(op, OfArray):
         inputs = (*inputs, op.sizes)
     elif isinstance(op, Join):
         inputs = [tuple(size for axis, size in enumerate(shape) if axis != op.axis) for shape in inputs]
+    elif isinstance(op, Attention):
+        inputs = [shape[:-2] for shape in inputs]  # queries and keys may be of any numbers
     elif isinstance(op, MatMul):
         first, second = inputs
         inputs = (*first[:-2], first[-1]), (*second[:-2], second[-1 if op.transpose else -2])

@@ -159,7 +159,7 @@ class Unrolling:
         if step.branches:
             return tuple(self._branch(branch, replace(here, entry=current)) for branch in step.branches)
         if step.inputs is None:
-            if step.kind in OPS and OPS[step.kind].several:
+            if step.kind in OPS and OPS[step.kind].several and OPS[step.kind].least > 1:
                 raise RecipeError(f"'{step.kind}' needs 'from', the list of its inputs", where=self.source.where(step.location))
             return (current,)
         location = (*step.location, "from")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from porter.formats.reading import read_checkpoint
+from porter.graph import ops
 from tests.filegraph.values import translated
 from tests.oracle import evaluate
 
@@ -255,3 +256,45 @@ def test_a_network_of_arrays_is_read_as_it_computes(make: Callable[[], Any], for
         ours, theirs = values[path], wanted.numpy()
         limit = 1e-12 if form == ".pt2" else 1e-10  # ONNX keeps an epsilon of 1e-5 in float32
         assert ours.shape == theirs.shape and np.linalg.norm(ours - theirs) <= limit * np.linalg.norm(theirs), path
+
+
+class Mixed(nn.Module):  # type: ignore[misc,name-defined]
+    """Queries of one value, keys and values of another; `apart` are heads that are laid out as no `Attention` has them."""
+
+    def __init__(self, apart: str = "") -> None:
+        super().__init__()
+        self.apart = apart
+        self.query, self.both = nn.Linear(CHANNELS, CHANNELS), nn.Linear(CHANNELS, 2 * CHANNELS)
+
+    def forward(self, found: Tensor) -> Tensor:
+        tokens, few = found.flatten(2).transpose(1, 2), functional.max_pool2d(found, 4).flatten(2).transpose(1, 2)
+        query = self.query(tokens).unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        sizes, order = ((HEADS, 2, -1), (3, 0, 2, 1, 4)) if self.apart == "parts of heads" else ((2, HEADS, -1), (2, 0, 3, 1, 4))
+        key, value = self.both(few).unflatten(-1, sizes).permute(order).unbind(0)
+        shares = (0.3 * query @ key.transpose(-2, -1)).softmax(-1)
+        mixed = (0.5 * shares if self.apart == "a factor behind" else shares) @ value
+        return mixed.permute(0, 2, 3, 1).flatten(2) if self.apart == "channels before heads" else mixed.transpose(1, 2).flatten(2)
+
+
+FOUND = {
+    **{"encoder": (Encoder, 1), "vit": (lambda: VisionTransformer(False), 1), "vit fused": (lambda: VisionTransformer(True), 1)},
+    **{"unfolded": (Unfolded, 0), "mixed": (Mixed, 1), "windows": (Windows, 0)},
+    **{apart: (lambda apart=apart: Mixed(apart), 0) for apart in ("parts of heads", "a factor behind", "channels before heads")},
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_attention_is_one_op(name: str, tmp_path: Path) -> None:
+    """Where heads lie otherwise, or something stands in between, it stays products and a softmax, and is exact all the same."""
+    make, count = FOUND[name]
+    torch.manual_seed(0)
+    net, images = Net(make()).eval().double(), torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    checkpoint = read_checkpoint(export(net, images, True, tmp_path / "net.pt2"))
+    assert checkpoint.graph is not None
+    found, held = translated(checkpoint.graph, checkpoint.tensors)
+    kinds = [type(node.op) for node in found.graph.nodes]
+    assert (kinds.count(ops.Attention), kinds.count(ops.MatMul)) == (count, 2 * (1 - count))
+    with torch.no_grad():
+        wanted = net(images).numpy()
+    ours = evaluate(found.graph, held, images.numpy())[found.graph.output]
+    assert ours.shape == wanted.shape and np.linalg.norm(ours - wanted) <= 1e-12 * np.linalg.norm(wanted)

@@ -267,6 +267,27 @@ def _reshape(maker: NodeMaker, name: str, source: str, axes: Sequence[tuple[int 
     return maker.node("Reshape", name, source, maker.node("Concat", maker.name(f"{name}_sizes"), *sizes, axis=0))
 
 
+def _attention(maker: NodeMaker, node: Node, op: ops.Attention) -> None:
+    path, rank = node.path, len(maker.shapes[node.inputs[0]])
+    parts = list(node.inputs)
+    if len(parts) == 1:
+        width = (maker.shapes[parts[0]][-1] or 0) // 3
+        bounds = [(width * place, width * (place + 1)) for place in range(3)]
+        parts = [maker.cut(maker.name(f"{path}_part"), node.inputs[0], (start,), (end,), (rank,)) for start, end in bounds]
+    turn, kept = [*range(rank - 1), rank, rank - 1, rank + 1], [0] * rank  # a size of 0 is copied
+    split = maker.integers(f"{path}.heads", *kept, op.heads, -1)
+    heads = []
+    for part, name, perm in zip(parts, ("query", "key", "value"), (turn, [*turn[:-2], turn[-1], turn[-2]], turn), strict=True):
+        of_heads = maker.node("Reshape", maker.name(f"{path}_{name}_of_heads"), part, split)
+        heads.append(maker.node("Transpose", maker.name(f"{path}_{name}"), of_heads, perm=perm))
+    products = maker.node("MatMul", maker.name(f"{path}_products"), *heads[:2])
+    scaled = maker.node("Mul", maker.name(f"{path}_scaled"), products, maker.scalar(f"{path}.scale", op.scale))
+    shares = maker.node("Softmax", maker.name(f"{path}_shares"), scaled, axis=-1)
+    mixed = maker.node("MatMul", maker.name(f"{path}_mixed"), shares, heads[2])
+    turned = maker.node("Transpose", maker.name(f"{path}_turned"), mixed, perm=turn)
+    maker.node("Reshape", path, turned, maker.integers(f"{path}.joined", *kept, -1))
+
+
 def _matmul(maker: NodeMaker, node: Node, op: ops.MatMul) -> None:
     first, second = node.inputs
     if op.transpose:
@@ -355,6 +376,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Upsample: _upsample,
     ops.Rearrange: _rearrange,
     ops.MatMul: _matmul,
+    ops.Attention: _attention,
     ops.Join: _plain("Concat", lambda op: {"axis": 1 + op.axis}),
     ops.CropAxis: lambda maker, node, op: maker.cut(
         node.path, node.inputs[0], (op.before,), (-op.after or _END,), (1 + op.axis,), () if op.step == 1 else (op.step,)

@@ -39,6 +39,32 @@ def _matmul(maker: LayerMaker, op: ops.MatMul, name: str, inputs: list[Any], of_
     return maker.operation("matmul", name, first, second)
 
 
+def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Any], of_map: bool) -> Any:
+    """A Keras MultiHeadAttention would hold the dense layers around it too."""
+    parts = list(inputs)
+    if len(inputs) == 1:
+        width = inputs[0].shape[-1] // 3
+        parts = [
+            maker.named(inputs[0][..., width * place : width * (place + 1)], maker.name(f"{name}_{part}"))
+            for place, part in enumerate(("query", "key", "value"))
+        ]
+    axes = inputs[0].ndim - 1
+    turn = (*range(1, axes - 1), axes, axes - 1, axes + 1)
+    heads = []
+    for value, part in zip(parts, ("queries", "keys", "values"), strict=True):
+        target = (*(-1 if size is None else size for size in value.shape[1:-1]), op.heads, value.shape[-1] // op.heads)
+        split = maker.layer("Reshape", maker.name(f"{name}_{part}_of_heads"), target_shape=target)(value)
+        heads.append(maker.layer("Permute", maker.name(f"{name}_{part}"), dims=turn)(split))
+    query, key, value = heads
+    products = _matmul(maker, ops.MatMul(transpose=True), maker.name(f"{name}_products"), [query, key], False)
+    scaled = LAYERS[ops.Affine](maker, ops.Affine((op.scale,), (0.0,)), maker.name(f"{name}_scaled"), [products])
+    shares = maker.layer("Softmax", maker.name(f"{name}_shares"), axis=-1)(scaled)
+    mixed = maker.operation("matmul", maker.name(f"{name}_mixed"), shares, value)
+    turned = maker.layer("Permute", maker.name(f"{name}_turned"), dims=turn)(mixed)
+    target = (*(-1 if size is None else size for size in turned.shape[1:-2]), turned.shape[-2] * turned.shape[-1])
+    return maker.layer("Reshape", name, target_shape=target)(turned)
+
+
 def _crop_axis(maker: LayerMaker, op: ops.CropAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
     cells = slice(op.before, -op.after or None, op.step)
     return maker.named(inputs[0][(*[slice(None)] * (1 + op.axis), cells)], name)
@@ -87,6 +113,7 @@ def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Any], of_
 ARRAYS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any], bool], Any]] = {
     ops.Rearrange: _rearrange,
     ops.MatMul: _matmul,
+    ops.Attention: _attention,
     ops.Join: lambda maker, op, name, inputs, of_map: maker.layer("Concatenate", name, axis=1 + op.axis)(inputs),
     ops.CropAxis: _crop_axis,
     ops.PadAxis: _pad_axis,

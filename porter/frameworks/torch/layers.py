@@ -261,6 +261,22 @@ class MatMul(nn.Module):
         return x @ (other.transpose(-2, -1) if self.transpose else other)
 
 
+class Attention(nn.Module):
+    """The attention of heads whose queries, keys and values are the channels of three values, or of one side by side."""
+
+    def __init__(self, heads: int, scale: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.scale = scale
+
+    def forward(self, *values: torch.Tensor) -> torch.Tensor:
+        parts = values[0].chunk(3, -1) if len(values) == 1 else values
+        of_heads = [part.reshape(*part.shape[:-1], self.heads, -1) for part in parts]
+        query, key, value = (part.transpose(-3, -2) for part in of_heads)
+        mixed = F.scaled_dot_product_attention(query, key, value, scale=self.scale)
+        return mixed.transpose(-3, -2).flatten(-2)
+
+
 class Join(nn.Module):
     """Values one after the other along an axis, counted with the batch."""
 

@@ -212,6 +212,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Upsample: _upsample,
     ops.Rearrange: lambda op, shape: Layer("Rearrange", {"pattern": op.pattern}),
     ops.MatMul: lambda op, shape: Layer("MatMul", {"transpose": op.transpose}),
+    ops.Attention: lambda op, shape: Layer("Attention", {"heads": op.heads, "scale": op.scale}),
     ops.Join: lambda op, shape: Layer("Join", {"dim": 1 + op.axis}),
     ops.CropAxis: lambda op, shape: Layer(
         "CropAxis", {"dim": 1 + op.axis, "before": op.before, "after": op.after, "step": op.step}

@@ -175,6 +175,30 @@ class MatMul(Op, name="matmul"):
 
 
 @dataclass(frozen=True)
+class Attention(Op, name="attention"):
+    """For each head and each query the mean of the values, weighted by the softmax of `scale` times its products with all keys.
+
+    Arrays are tokens x channels, whose channels are those of all heads, one head after the other; axes before these two are apart.
+    One array has queries, keys and values side by side in its channels; otherwise the inputs are queries, keys, values.
+    """
+
+    heads: Count
+    scale: Number
+    several = True
+    least = 1
+
+    def shape(self, *inputs: Shape) -> Shape:
+        shapes = [expect_known_channels(expect_array(shape)) for shape in inputs]
+        query, key, value = shapes if len(shapes) == 3 else [inputs[0]] * 3
+        parts = 1 if len(shapes) == 3 else 3
+        outer = stretched([query[:-2], key[:-2], value[:-2]])
+        fits = outer is not None and alike([query[-1], key[-1]]) and alike([key[-2], value[-2]])
+        if len(shapes) not in (1, 3) or not fits or any((each[-1] or 0) % (parts * self.heads) for each in (query, value)):
+            raise GraphError(f"{self.heads} heads cannot attend to {' and '.join(map(shape_text, inputs))}")
+        return array_shape([*query[:-1], (value[-1] or 0) // parts])
+
+
+@dataclass(frozen=True)
 class Join(KeepsSign, name="join"):
     """Arrays one after the other along an axis, counted without the batch."""
 

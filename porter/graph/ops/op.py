@@ -29,11 +29,12 @@ class Op:
 
     Attributes:
         name: in recipes and in port.json.
-        several: it takes two inputs or more, not one.
+        several: it takes `least` inputs or more, not one.
     """
 
     name: ClassVar[str]
     several: ClassVar[bool] = False
+    least: ClassVar[int] = 2
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
         if name is not None:

@@ -16,6 +16,7 @@ POSITIONAL: Mapping[str, tuple[str, ...]] = {
     "AdaptiveAvgPool2d": ("output_size",),
     "AddArray": ("sizes",),
     "AdaptiveMaxPool2d": ("output_size",),
+    "Attention": ("heads",),
     "AvgPool2d": ("kernel_size",),
     "BatchNorm1d": ("num_features",),
     "BatchNorm2d": ("num_features",),

@@ -1,0 +1,164 @@
+"""Attention as one op, found among the ops of arrays that a file says it with."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.filegraph.file_graph import FileGraph, FileNode
+from porter.graph import Affine, Attention, CropAxis, Identity, MatMul, Op, Rearrange, Shape, Softmax
+from porter.graph.ops import is_map
+
+_MOST_NUMBERS = 1 << 22
+"""Of an array whose moves are followed."""
+_TOKENS = Rearrange("c h w -> (h w) c")
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """An operand of a product of heads, heads x tokens x channels.
+
+    Attributes:
+        source: the value that it is a part of.
+        first: where its channels, one head after the other, begin in that value's.
+        width: how many they are.
+        factor: by which they are multiplied.
+    """
+
+    source: str
+    first: int
+    width: int
+    factor: float
+
+
+def with_attention(graph: FileGraph, shapes: Mapping[str, Shape]) -> FileGraph:
+    """The graph with an `Attention` for what computes one: the product of values and of a softmax of products of queries and keys,
+    of heads that are cut out of the channels of values and joined again. What has another form stays as it is.
+
+    Args:
+        shapes: of the values, by node, where they are known.
+    """
+    known = graph.by_name
+    readers = Counter(name for node in graph.nodes for name in node.inputs) + Counter(graph.outputs)
+    found = {
+        node.name: steps
+        for node in graph.nodes
+        if isinstance(node.op, Rearrange) and readers[node.inputs[0]] == 1 and (steps := _attention(node, known, shapes))
+    }
+    if not found:
+        return graph
+    merged = replace(graph, nodes=tuple(step for node in graph.nodes for step in found.get(node.name, (node,))))
+    leading = merged.leading_to(merged.outputs)
+    return replace(merged, nodes=tuple(node for node in merged.nodes if node.name in leading))
+
+
+def _attention(node: FileNode, known: Mapping[str, FileNode], shapes: Mapping[str, Shape]) -> tuple[FileNode, ...]:
+    """The attention that a node joins the heads of, and what takes its operands out of values; nothing if it is none."""
+    mixed = _before(node, known, MatMul)
+    shares = mixed and _before(mixed, known, Softmax)
+    numbers = _numbers(shapes.get(mixed.name, ())) if mixed is not None else None
+    if mixed is None or shares is None or mixed.op != MatMul() or numbers is None or numbers.ndim < 3:
+        return ()
+    *outer, heads, tokens, width = numbers.shape
+    joined = _moved(node.op, numbers)
+    if joined is None or not np.array_equal(joined, numbers.swapaxes(-3, -2).reshape(*outer, tokens, heads * width)):
+        return ()
+    factor, products = 1.0, known.get(shares.inputs[0])
+    while products is not None and (scale := _scale(products.op)) is not None:
+        factor, products = factor * scale, known.get(products.inputs[0])
+    if products is None or not isinstance(products.op, MatMul):
+        return ()
+    turned = (False, not products.op.transpose, False)
+    operands = zip((*products.inputs, mixed.inputs[1]), turned, strict=True)
+    found = [part for name, turn in operands if (part := _heads(name, turn, known, shapes)) is not None]
+    if len(found) < 3 or found[2].factor != 1 or found[0].width % heads:
+        return ()
+    op = Attention(heads, factor * found[0].factor * found[1].factor)
+    return _with_sources(replace(node, op=op), found, shapes)
+
+
+def _with_sources(node: FileNode, heads: Sequence[_Heads], shapes: Mapping[str, Shape]) -> tuple[FileNode, ...]:
+    """An attention after what gives its operands: their channels side by side, or each apart."""
+    steps: dict[str, FileNode] = {}
+
+    def add(name: str, op: Op, source: str) -> str:
+        steps[name] = FileNode(name, op, (source,))
+        return name
+
+    maps = [each.source for each in heads if is_map(shapes[each.source])]
+    lists = {source: add(f"{node.name}:tokens{place or ''}", _TOKENS, source) for place, source in enumerate(dict.fromkeys(maps))}
+    sources = [lists.get(each.source, each.source) for each in heads]
+    channels = [shapes[each.source][0 if is_map(shapes[each.source]) else -1] or 0 for each in heads]
+    beside = [each.first for each in heads] == [heads[0].width * place for place in range(3)]
+    if len({*sources}) == 1 and beside and channels[0] == 3 * heads[0].width:
+        return *steps.values(), replace(node, inputs=(sources[0],))
+    for place, (each, width) in enumerate(zip(heads, channels, strict=True)):
+        if width != each.width:
+            axis = 1 if is_map(shapes[each.source]) else len(shapes[each.source]) - 1
+            cut = CropAxis(axis, each.first, width - each.first - each.width)
+            sources[place] = add(f"{node.name}:{('query', 'key', 'value')[place]}", cut, sources[place])
+    return *steps.values(), replace(node, inputs=tuple(sources))
+
+
+def _heads(name: str, turned: bool, known: Mapping[str, FileNode], shapes: Mapping[str, Shape]) -> _Heads | None:
+    """The value before the moves, cuts and factors that lead to an operand, which may be `turned`; None if its heads are not
+    channels side by side.
+    """
+    moves, factor = list[Op](), 1.0
+    while (node := known.get(name)) is not None and len(node.inputs) == 1:
+        scale = _scale(node.op)
+        if isinstance(node.op, Rearrange | CropAxis | Identity):
+            moves.append(node.op)
+        elif scale is None:
+            break
+        factor, name = factor * (1.0 if scale is None else scale), node.inputs[0]
+    places = numbers = _numbers(shapes.get(name, ()))
+    for op in reversed(moves):
+        places = None if places is None else _moved(op, places)
+    if places is None or numbers is None or places.ndim < 3:
+        return None
+    places = places.swapaxes(-1, -2) if turned else places
+    tokens = _moved(_TOKENS, numbers) if is_map(shapes[name]) else numbers
+    *outer, heads, count, channels = places.shape
+    if tokens is None or tokens.shape[:-1] != (*outer, count):
+        return None
+    first = int(np.flatnonzero(tokens.reshape(-1, tokens.shape[-1]) == places.flat[0])[0]) % tokens.shape[-1]
+    own = tokens[..., first : first + heads * channels]
+    fits = own.shape[-1] == heads * channels and np.array_equal(
+        own.reshape(*outer, count, heads, channels).swapaxes(-3, -2), places
+    )
+    return _Heads(name, first, heads * channels, factor) if fits else None
+
+
+def _before(node: FileNode, known: Mapping[str, FileNode], kind: type[Op]) -> FileNode | None:
+    """What a node reads first, if it is of this kind."""
+    found = known.get(node.inputs[0])
+    return found if found is not None and isinstance(found.op, kind) else None
+
+
+def _numbers(shape: Shape) -> Array | None:
+    """The place of each number of a value, in its shape; None for a shape that is not known."""
+    sizes = [size for size in shape if size is not None]
+    return np.arange(math.prod(sizes)).reshape(sizes) if len(sizes) == len(shape) and math.prod(sizes) <= _MOST_NUMBERS else None
+
+
+def _moved(op: object, numbers: Array) -> Array | None:
+    """What an op that only moves and cuts makes of an array."""
+    if isinstance(op, Rearrange):
+        for reshapes, sizes in op.steps(numbers.shape, of_map=False):
+            numbers = numbers.reshape(sizes) if reshapes else numbers.transpose(sizes)
+        return None if op.map else numbers
+    if isinstance(op, CropAxis):
+        cells = slice(op.before, numbers.shape[op.axis] - op.after, op.step)
+        return numbers[(*[slice(None)] * op.axis, cells)]
+    return numbers if isinstance(op, Identity) else None
+
+
+def _scale(op: object) -> float | None:
+    """The factor by which an op multiplies every number."""
+    return op.scale[0] if isinstance(op, Affine) and len(op.scale) == 1 and set(op.offset) == {0.0} else None
