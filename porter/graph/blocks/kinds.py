@@ -11,6 +11,7 @@ from porter.graph.blocks import words
 from porter.graph.blocks.outline import Group, Leaf
 from porter.graph.graph import Node
 from porter.graph.ops import OPS, Conv
+from porter.graph.walks import upstream
 
 ALIKE = 0.8
 """The share of a group's members that a block of another name must have, for the group to be a use of it."""
@@ -34,11 +35,13 @@ class _Kind:
 
     Attributes:
         flow: what each part reads, if the uses may not differ in it.
+        within: identities of the groups in its uses.
     """
 
     parts: list[Part]
     flow: object
     uses: list[Group] = field(default_factory=list)
+    within: set[int] = field(default_factory=set)
 
     @property
     def stems(self) -> Counter[str]:
@@ -62,7 +65,11 @@ def with_blocks(root: Group) -> Group:
     places: dict[str, set[tuple[str | None, str]]] = {}
     for block, place in _places(root, None, ""):
         places.setdefault(block, set()).add(place)
-    return _without(root, {block for block, (place, *others) in places.items() if not others and place[0] is not None})
+    around = {block: [outer for outer, _ in found if outer is not None] for block, found in places.items()}
+    # A block cannot hold itself, not even in a block that stands in another use of it.
+    endless = {block for block, outer in around.items() if block in upstream(outer, lambda name: around[name])}
+    once = {block for block, (place, *others) in places.items() if not others and place[0] is not None}
+    return _without(root, once | endless)
 
 
 def _places(group: Group, outer: str | None, prefix: str) -> Iterator[tuple[str, tuple[str | None, str]]]:
@@ -101,6 +108,7 @@ def _groups(group: Group) -> Iterator[Group]:
 def _add(group: Group, kinds: list[_Kind]) -> None:
     parts, stem = [_part(member) for member in group.members], words.numbered(group.name)[0]
     own = [isinstance(member, Leaf) and member.own for member in group.members]
+    within = {id(each) for each in _groups(group)}
     flow = None if group.module or 2 * sum(own) >= len(own) else _flow(group)
     for kind in kinds:
         if kind.flow is not None or flow is not None:
@@ -113,11 +121,12 @@ def _add(group: Group, kinds: list[_Kind]) -> None:
             if group.module:  # a shortcut may be a pool in one use, and a module of its own in another
                 names -= {member.name for use in (group, *kind.uses) for member in use.members if isinstance(member, Group)}
             fits = fits and all(part in kind.parts or part[0] not in names for part in parts)
-        if fits:
+        if fits and id(group) not in kind.within and within.isdisjoint(map(id, kind.uses)):
             kind.uses.append(group)
+            kind.within |= within
             merge(parts, kind.parts)
             return
-    kinds.append(_Kind(parts, flow, [group]))
+    kinds.append(_Kind(parts, flow, [group], within))
 
 
 def _shortens(kind: _Kind) -> bool:
