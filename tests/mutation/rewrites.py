@@ -11,6 +11,7 @@ import numpy as np
 from porter.base.errors import PorterError
 from porter.graph import Add, Clip, Conv, Dense, Maximum, Minimum, Multiply, Node, Relu6, site_of
 from porter.graph.folding import fold_norms
+from porter.graph.ops import channels_in
 from porter.padding import Convention, pad_amounts
 from tests.mutation.memory import MemoryPort, memory_port, with_function
 from tests.mutation.mistakes import right
@@ -38,7 +39,7 @@ def rewrites(port: MemoryPort) -> Iterator[tuple[str, MemoryPort]]:
         elif isinstance(op, Add | Multiply | Maximum | Minimum):
             inputs = inputs[::-1]
         elif isinstance(op, Conv | Dense) and not op.bias and not record.computed:
-            op, filters = replace(op, bias=True), known[node.path][0] or 0
+            op, filters = replace(op, bias=True), channels_in(known[node.path])
             changed[node.path]["bias"] = np.zeros(filters, np.float32)
         if site is not None and site.convention.rule == "same" and port.plan.only_size is not None:
             cells = known[inputs[0]][1:]
