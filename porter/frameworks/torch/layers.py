@@ -262,7 +262,9 @@ class MatMul(nn.Module):
 
 
 class Attention(nn.Module):
-    """The attention of heads whose queries, keys and values are the channels of three values, or of one side by side."""
+    """The attention of heads that are cut out of the channels of queries, keys and values:
+    three values, or one that has them side by side.
+    """
 
     def __init__(self, heads: int, scale: float) -> None:
         super().__init__()
