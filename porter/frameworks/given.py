@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -41,12 +41,13 @@ class GivenModels(Protocol):
             MappingError: a tensor of the same name has another shape.
         """
 
-    def show(self, model: Any, batch: Array, layers: Mapping[str, Sequence[str]]) -> Shown:
+    def show(self, model: Any, batch: Array, layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
         """Runs a prepared model on a batch N×C×H×W.
 
         Args:
             layers: by path, names that the layer may have. The first counts that is a layer without layers of its own, called once
                 and giving one value; others say too little of what their value is, and are left out.
+            arrays: paths of values, and places of outputs, that are no maps, whatever axes they have.
         """
 
 

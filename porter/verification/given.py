@@ -24,6 +24,7 @@ from porter.formats.recognition import READABLE
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.given import Shown, framework_of, given_models
 from porter.graph import Graph, Sigmoid, Softmax, shapes
+from porter.graph.ops import is_map
 from porter.padding import ANY
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
@@ -163,7 +164,9 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     with running(given.file):
         framework = given_models(str(framework_of(made())))
-    layers = _names(opened)
+    layers, kinds = _names(opened), opened.graph.open_shapes
+    arrays: set[str | int] = {path for path, shape in kinds.items() if not is_map(shape)}
+    arrays |= {place for place, path in enumerate(opened.graph.outputs) if path in arrays}
 
     @cache
     def model(dtype: Dtype) -> Any:
@@ -173,7 +176,7 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     def shown(batch: Array, dtype: Dtype) -> Shown:
         with running(given.file):
-            return framework.show(model(dtype), batch.astype(dtype), layers)
+            return framework.show(model(dtype), batch.astype(dtype), layers, arrays)
 
     shown(image, "float32")
     file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)

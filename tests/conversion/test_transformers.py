@@ -115,3 +115,27 @@ def test_a_mistake_in_an_attention_is_refused(plant: Planted, model: Any, tmp_pa
     with pytest.raises(PorterError, match="the port is not the source's function: attention is the first node that differs"):
         porter.convert(path, destination="torch", out=tmp_path / "port")
     assert not (tmp_path / "port").exists()
+
+
+OWN_CODE = """
+import keras
+
+def model():
+    layers = keras.layers
+    image = keras.Input((8, 6, 3))
+    windows = layers.Reshape((4, 2, 6, 3), name="windows")(layers.Conv2D(3, 1, name="conv")(image))
+    turned = layers.Permute((1, 3, 2, 4), name="turned")(windows)
+    moved = layers.Permute((3, 1, 2), name="moved")(layers.Reshape((4, 12, 3), name="cells")(turned))
+    return keras.Model(image, [moved, layers.Dense(2, name="dense")(moved)])
+"""
+
+
+def test_arrays_of_a_users_own_code(tmp_path: Path) -> None:
+    """Four axes of a Keras model are a map only where the source says so."""
+    (tmp_path / "code.py").write_text(OWN_CODE)
+    scope: dict[str, Any] = {}
+    exec(OWN_CODE, scope)
+    scope["model"]().save(tmp_path / "model.keras")
+    made = porter.convert(tmp_path / "model.keras", out=tmp_path / "port", reference=f"{tmp_path / 'code.py'}:model")
+    assert made.verdict is not None and made.verdict.ok and made.verdict.given is not None
+    assert made.verdict.given.parities and all(parity.ok for parity in made.verdict.given.parities)

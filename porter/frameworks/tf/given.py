@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -98,7 +98,7 @@ def _in_dtype(model: Any, dtype: Dtype) -> Any:
     return clone
 
 
-def show(model: Any, batch: Array, layers: Mapping[str, Sequence[str]]) -> Shown:
+def show(model: Any, batch: Array, layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
     tensorflow, keras = import_tensorflow(), import_keras()
     known = _values(model)
     taps = {path: name for path, names in layers.items() if (name := next((one for one in names if one in known), None))}
@@ -106,8 +106,9 @@ def show(model: Any, batch: Array, layers: Mapping[str, Sequence[str]]) -> Shown
     with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
         feed = _fed(model, batch)
         outputs, values = (model(feed, training=False), {}) if tapped is None else tapped(feed, training=False)
-    shown = tuple(channels_first(np.asarray(value)) for value in keras.tree.flatten(outputs))
-    return Shown(shown, {path: channels_first(np.asarray(value)) for path, value in values.items()})
+    found = {**dict(enumerate(map(np.asarray, keras.tree.flatten(outputs)))), **{path: np.asarray(values[path]) for path in values}}
+    shown = {key: value if key in arrays else channels_first(value) for key, value in found.items()}
+    return Shown(tuple(shown[key] for key in shown if isinstance(key, int)), {path: shown[path] for path in values})
 
 
 def _values(model: Any) -> dict[str, Any]:

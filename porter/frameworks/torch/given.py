@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Array, Dtype
@@ -58,7 +58,7 @@ def _compared(names: Mapping[str, object]) -> set[str]:
     return {name for name in names if name.rpartition(".")[2] != _COUNTER}
 
 
-def show(model: nn.Module, batch: Array, layers: Mapping[str, Sequence[str]]) -> Shown:
+def show(model: nn.Module, batch: Array, layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
     from porter.frameworks.torch.running import record, to_array
 
     leaves = {name for name, module in model.named_modules() if name and next(module.children(), None) is None}
