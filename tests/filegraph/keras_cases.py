@@ -59,6 +59,13 @@ def _crossed(layers: Any, ops: Any, x: Any) -> Any:
     return layers.MultiHeadAttention(3, 4, value_dim=5, use_bias=False, output_shape=7)(few, _tokens(layers, x))
 
 
+def _non_local(layers: Any, ops: Any, x: Any) -> Any:
+    """Attention by layers of products, as non-local blocks have it, and by Keras's plain one."""
+    query, key = (_tokens(layers, layers.Conv2D(3, 1)(x), 3) for _ in range(2))
+    shares = layers.Softmax()(layers.Dot(axes=(2, 2))([query, key]))
+    return layers.Attention()([layers.Dot(axes=(2, 1))([shares, _tokens(layers, x)]), _tokens(layers, x)])
+
+
 def _windows(layers: Any, ops: Any, x: Any) -> Any:
     """Attention within two windows of each row, and a map again."""
     windows = layers.Reshape((ROWS, 2, COLUMNS // 2, CHANNELS))(x)
@@ -82,6 +89,7 @@ def _boxes(layers: Any, ops: Any, x: Any) -> Any:
 KERAS_CASES: Mapping[str, Make] = {
     "a transformer": _transformer,
     "attention to others": _crossed,
+    "a non-local block": _non_local,
     "attention in windows": _windows,
     "boxes": _boxes,
     "moved axes": lambda layers, ops, x: layers.Permute((3, 1, 2))(x),

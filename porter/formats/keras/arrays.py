@@ -9,7 +9,7 @@ from dataclasses import replace
 from porter.base.dtypes import Array
 from porter.filegraph import arrays
 from porter.filegraph.arithmetic import combine
-from porter.filegraph.einsum import Equation, Kernel, read_equation, with_kernel
+from porter.filegraph.einsum import Equation, Kernel, einsum, read_equation, with_kernel
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import reduce
 from porter.filegraph.views import View
@@ -24,8 +24,10 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """The layers in a MultiHeadAttention, by their names in an .h5, and in a .keras file of Keras 3 and of tf_keras."""
 _PART_OF = {spelling: part for part, spellings in PARTS.items() for spelling in spellings}
+ATTENTIONS = frozenset({"Attention", "MultiHeadAttention"})
+"""Layers that are called with more than values."""
 _NOT_PLAIN = (
-    *("attention_mask", "query_mask", "value_mask", "key_mask", "return_attention_scores"),
+    *("mask", "use_scale", "attention_mask", "query_mask", "value_mask", "key_mask", "return_attention_scores"),
     *("use_causal_mask", "use_gate", "sliding_window"),
 )
 _PLACES = "bijklmnop"
@@ -80,9 +82,9 @@ def read_einsum(layer: Layer) -> Read:
 def read_attention(layer: Layer) -> Read:
     """A MultiHeadAttention: q, k and v of each head by a kernel each, attention over some axes, and a kernel over all heads."""
     sources = [operand.source for operand in layer.operands if isinstance(operand, Taken)]
-    stated = [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]
-    if stated or not 1 < len(sources) == len(layer.operands) < 4:
-        raise NoOp(f"{layer.op} with {', '.join(stated) or 'other inputs'}")
+    _expect_plain(layer)
+    if not 1 < len(sources) == len(layer.operands) < 4:
+        raise NoOp(f"{layer.op} with other inputs")
     query, value, key = (layer.walk.kept(source) for source in (*sources, sources[1])[:3])
     rank, axes = len(query.axes or ()), layer.arguments.get("attention_axes")
     over = [*range(1, rank - 1)] if axes is None else [axes] if type(axes) is int else [*axes]
@@ -102,6 +104,37 @@ def read_attention(layer: Layer) -> Read:
     apart = mixed.reshaped([*mixed.sizes[:-2], *cells, mixed.sizes[-1]])
     whole = apart and apart.transposed([by_head.index(place) for place in range(rank + 1)])
     return _part(layer, "output", whole, Equation(f"{places}hd", "hdc", f"{places}c"), layer.name)
+
+
+def _expect_plain(layer: Layer) -> None:
+    """Refuses an attention with masks, gates or trained scales.
+
+    Raises:
+        NoOp: it has some.
+    """
+    if stated := [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]:
+        raise NoOp(f"{layer.op} with {', '.join(stated)}")
+
+
+def read_plain_attention(layer: Layer) -> Read:
+    """An Attention of queries, values and, if there are others, keys, which has no scale but a trained one."""
+    _expect_plain(layer)
+    if layer.arguments.get("score_mode", "dot") != "dot" or not 1 < len(layer.inputs) < 4:
+        raise NoOp(f"{layer.op} by sums, or of {len(layer.inputs)} values")
+    query, value, key = (layer.walk.array(source) for source in (*layer.inputs, layer.inputs[-1])[:3])
+    return arrays.attention(layer.walk, layer, (query, key, value), None, 1.0)
+
+
+def read_dot(layer: Layer) -> Read:
+    """A Dot: the sums over an axis of each of two values."""
+    axes, ranks = layer.arguments["axes"], [len(layer.walk.sizes(source) or ()) for source in layer.inputs]
+    if layer.arguments.get("normalize") or len(ranks) != 2:
+        raise NoOp(f"{layer.op} of normalised values, or of {len(ranks)}")
+    sides = ["nABC"[: ranks[0]], "nDEF"[: ranks[1]]]
+    for side, axis in enumerate(axes if isinstance(axes, list | tuple) else [axes, axes]):
+        sides[side] = sides[side].replace(sides[side][axis], "k")
+    equation = f"{','.join(sides)}->{sides[0].replace('k', '')}{sides[1][1:].replace('k', '')}"
+    return einsum(layer.walk, layer, equation, layer.inputs)
 
 
 def _attending(layer: Layer, part: str, view: View, order: list[int], count: int) -> View | None:

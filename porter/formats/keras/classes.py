@@ -25,6 +25,7 @@ _CONVOLUTION = (*_WINDOW, "kernel_size", "dilation_rate", "use_bias")
 _AFFINE = ("axis", "epsilon", "scale", "center")
 _NORM, _WEIGHTS = ("gamma", "beta"), ("kernel", "bias")
 CLASSES: Mapping[str, LayerClass] = {
+    "Attention": LayerClass(("use_scale", "score_mode")),
     "AveragePooling2D": LayerClass((*_WINDOW, "pool_size")),
     "BatchNormalization": LayerClass((*_AFFINE, "momentum"), (*_NORM, "moving_mean", "moving_variance")),
     "Concatenate": LayerClass(("axis",)),
@@ -33,6 +34,7 @@ CLASSES: Mapping[str, LayerClass] = {
     "Cropping2D": LayerClass(("cropping", "data_format")),
     "Dense": LayerClass(("units", "use_bias"), _WEIGHTS),
     "DepthwiseConv2D": LayerClass((*_CONVOLUTION, "depth_multiplier"), ("depthwise_kernel", "bias")),
+    "Dot": LayerClass(("axes", "normalize")),
     "ELU": LayerClass(("alpha",)),
     "Flatten": LayerClass(("data_format",)),
     "GlobalAveragePooling1D": LayerClass(("data_format", "keepdims")),

@@ -17,7 +17,7 @@ from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, NoOp, Read, begin, read_nodes
 from porter.formats.keras.activations import activation_name
-from porter.formats.keras.arrays import PARTS, stored_array
+from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in, with_version
 from porter.formats.keras.layer import Layer, Taken, Walk
 from porter.formats.keras.layers import FUSING, SEVERAL, holds_tensors, is_in_training, read_activation, read_layer
@@ -150,7 +150,7 @@ def _layers(named: Named, walk: Walk, given: Mapping[int, Reference], tensors: M
     """The nodes of one call: the layer, and its `activation` argument if it has one. `given` are the calls before it."""
     call, operation = named.call, operation_name(named.call.kind, named.call.arguments)
     inputs = tuple(_reference(result, given) for result in results_in(call.given))
-    of_operands = operation or call.kind == "MultiHeadAttention"
+    of_operands = operation or call.kind in ATTENTIONS
     arguments = {**call.arguments, **call.given.keywords} if of_operands else call.arguments
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
     constants: dict[str, Array] = {}

@@ -340,12 +340,16 @@ def _normalization(layer: Layer) -> Read:
 
 _AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
 SEVERAL = frozenset(
-    {"Add", "Average", "Concatenate", "CustomScaleLayer", "Maximum", "Minimum", "MultiHeadAttention", "Multiply", "Subtract"}
+    {
+        *("Add", "Attention", "Average", "Concatenate", "CustomScaleLayer", "Dot"),
+        *("Maximum", "Minimum", "MultiHeadAttention", "Multiply", "Subtract"),
+    }
 )
 """Layers of several values."""
 _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Activation": read_activation,
     "Add": _combined("Add"),
+    "Attention": arrays.read_plain_attention,
     "Average": _combined("Mean"),
     "AveragePooling2D": _pool,
     "BatchNormalization": _batch_norm,
@@ -357,6 +361,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "CustomScaleLayer": _custom_scale,
     "Dense": _dense,
     "DepthwiseConv2D": _depthwise,
+    "Dot": arrays.read_dot,
     "ELU": _named("elu"),
     "EinsumDense": arrays.read_einsum,
     "Flatten": lambda layer: flatten(layer.walk, layer, layer.source, 1),

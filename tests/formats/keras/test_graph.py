@@ -238,6 +238,8 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("Softmax", {"axis": [0, 2]}, {}, "softmax over the batch"),
         ("EinsumDense", {"equation": "abcd,abd->acb"}, {"it/kernel": np.ones((1, 8, 3))}, "EinsumDense by 'abcd,abd->acb'"),
         ("EinsumDense", {"equation": "abcd,de->abce", "bias_axes": "ce"}, HEAD, "with a bias along ce"),
+        ("Attention", {"use_scale": True}, {}, "Attention with use_scale"),
+        ("Dot", {"axes": 1}, {}, "Dot of normalised values, or of 1"),
         ("MultiHeadAttention", {"num_heads": 2, "key_dim": 2}, {}, "MultiHeadAttention with other inputs"),
         ("Rescaling", {"scale": [[1, 2, 3], [4, 5, 6]]}, {}, "not one number per channel"),
         ("Rescaling", {"scale": [1, 2, 3], "offset": [1, 2]}, {}, "two lengths"),
@@ -251,6 +253,26 @@ def test_a_layer_that_porter_has_no_op_for(kind: str, arguments: Json, tensors: 
     node = only(kind, tensors=tensors, **arguments)
     assert isinstance(node.op, Foreign) and said in node.op.kind
     assert {stored.name for stored in node.tensors.values()} == set(tensors)
+
+
+@pytest.mark.parametrize(
+    ("kind", "others"),
+    [
+        ("MultiHeadAttention", {"use_causal_mask": True}),
+        ("MultiHeadAttention", {"attention_mask": np.ones((16, 16), bool)}),
+        ("Attention", {"use_causal_mask": True}),
+    ],
+)
+def test_what_an_attention_does_besides_is_named(kind: str, others: dict[str, Any]) -> None:
+    import keras
+
+    image = keras.Input((4, 4, 6))
+    tokens = keras.layers.Reshape((16, 6))(image)
+    made = keras.layers.MultiHeadAttention(2, 3) if kind == "MultiHeadAttention" else keras.layers.Attention()
+    given = (tokens, tokens) if kind == "MultiHeadAttention" else ([tokens, tokens],)
+    model = keras.Model(image, made(*given, **others))
+    (node,) = (node for node in read(json.loads(model.to_json())).nodes if isinstance(node.op, Foreign))
+    assert node.op.kind == f"{kind} with {', '.join(others)}"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("kind", sorted(IDENTITY_AT_INFERENCE - {"RandomCrop"}))
