@@ -60,11 +60,21 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
 
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Arrays one after the other along a new axis, which has this place."""
-    wide = [walk.view(source).with_axes([place]) for source in sources]
-    found = [array for view in wide if view and (array := walk.as_array(f"{node.name}:array", view)) is not None]
+    wide = [view for source in sources if (view := walk.view(source).with_axes([place])) is not None and view.axes]
+    order = batch_first(wide[0]) if wide else []
+    turned = [view.transposed(order) for view in wide]
+    found = [array for view in turned if view and (array := walk.as_array(f"{node.name}:array", view)) is not None]
     if len(found) < len(sources):
         return f"{node.op} along the batch, or of values whose batch is moved"
-    return _joined(walk, node, found, place_in(found[0], place))
+    joined = _joined(walk, node, found, place_in(found[0], order.index(range(len(order))[place])))
+    return joined.transposed([order.index(axis) for axis in range(len(order))])
+
+
+def batch_first(view: View) -> list[int]:
+    """The places of the axes, that of the batch first."""
+    rank = len(view.axes or ())
+    batch = next((place for place, axis in enumerate(view.axes or ()) if any(piece.axis == "N" for piece in axis)), 0)
+    return [batch, *(place for place in range(rank) if place != batch)]
 
 
 def _joined(walk: Walk[N], node: N, views: Sequence[View], axis: int) -> View:
@@ -88,11 +98,9 @@ def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]
 
 def cut(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slice | int]) -> Read:
     """As porter.filegraph.moves.cut, of an array; the batch may be another axis than the first."""
-    rank = len(whole.axes or ())
-    parts = {range(rank)[place]: part for place, part in parts.items()}
-    batch = next((place for place, axis in enumerate(whole.axes or ()) if any(piece.axis == "N" for piece in axis)), 0)
-    if batch:
-        order = [batch, *(place for place in range(rank) if place != batch)]
+    order = batch_first(whole)
+    parts = {range(len(order))[place]: part for place, part in parts.items()}
+    if order and order[0]:
         turned = whole.transposed(order)
         found = cut(walk, node, name, turned, {order.index(place): part for place, part in parts.items()}) if turned else None
         left = [place for place in order if not isinstance(parts.get(place), int)]

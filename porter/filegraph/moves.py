@@ -285,8 +285,14 @@ def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None:
-        array = walk.array(source)
-        return None if array is None else arrays.reduce(walk, node, array, function, places, keep)
+        whole = walk.view(source)
+        order = arrays.batch_first(whole)
+        turned = whole.transposed(order)
+        array = None if turned is None else walk.as_array(source[0], turned, walk.tap(source) if order[0] == 0 else None)
+        gone = {range(len(order))[place] for place in places}
+        found = None if array is None else arrays.reduce(walk, node, array, function, [order.index(place) for place in gone], keep)
+        left = [place for place in order if keep or place not in gone]
+        return found.transposed([left.index(place) for place in sorted(left)]) if isinstance(found, View) else found
     gone = {range(len(names))[place] for place in places}
     axes = {names[place] for place in gone}
     if "batch" in axes:

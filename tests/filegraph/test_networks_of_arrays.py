@@ -203,6 +203,20 @@ class Einsums(nn.Module):  # type: ignore[misc,name-defined]
         return torch.einsum("nhlm,nmhd->nlhd", shares, value)
 
 
+class Ensemble(nn.Module):  # type: ignore[misc,name-defined]
+    """The mean of two heads, of which a new first axis counts them, and a table of positions at another size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Linear(CHANNELS, 5), nn.Linear(CHANNELS, 5)
+        self.table = nn.Parameter(torch.randn(1, CHANNELS, 7, 5))
+
+    def forward(self, found: Tensor) -> Tensor:
+        found = found + functional.interpolate(self.table, found.shape[2:], mode="bicubic", antialias=True)
+        found = (found + functional.interpolate(self.table, scale_factor=(12 / 7, 16 / 5), mode="bilinear")).amax((2, 3))
+        return torch.mean(torch.stack([self.one(found), self.other(found)], 0), 0)
+
+
 class Positions(nn.Module):  # type: ignore[misc,name-defined]
     """Sines that are computed from the size of a map, patches by an unfold, no tokens before the others, precision kept."""
 
@@ -221,7 +235,7 @@ HEADS_OF: dict[str, Callable[[], Any]] = {
     **{"vit": lambda: VisionTransformer(False), "vit fused": lambda: VisionTransformer(True), "unfolded": Unfolded},
     "einsums": Einsums,
 }
-CASES = [(make, form) for make in HEADS_OF.values() for form in (".pt2", ".onnx")] + [(Positions, ".pt2")]
+CASES = [(make, form) for make in HEADS_OF.values() for form in (".pt2", ".onnx")] + [(Positions, ".pt2"), (Ensemble, ".pt2")]
 
 
 def export(net: Any, image: Any, free: bool, path: Path) -> Path:
@@ -238,7 +252,7 @@ def export(net: Any, image: Any, free: bool, path: Path) -> Path:
 
 @pytest.mark.parametrize("free", [True, False], ids=["any batch", "one image"])
 @pytest.mark.parametrize(
-    ("make", "form"), CASES, ids=[*(f"{name}{form}" for name in HEADS_OF for form in (".pt2", ".onnx")), "sines"]
+    ("make", "form"), CASES, ids=[*(f"{name}{form}" for name in HEADS_OF for form in (".pt2", ".onnx")), "sines", "ensemble"]
 )
 def test_a_network_of_arrays_is_read_as_it_computes(make: Callable[[], Any], form: str, free: bool, tmp_path: Path) -> None:
     if form == ".onnx":

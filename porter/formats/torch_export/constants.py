@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator, Numbers
+from porter.filegraph.kernels.resizing import Rule, resize
 from porter.formats.torch_export.nodes import AtenNode
 from porter.graph import MOST_CONSTANTS
 
@@ -208,6 +210,29 @@ def _softmax(node: AtenNode, value: Numbers) -> Numbers:
     return np.asarray(powers / powers.sum(place, keepdims=True))
 
 
+_RULES: Mapping[str, Rule] = {
+    "upsample_bilinear2d": Rule("linear"),
+    "upsample_bicubic2d": Rule("cubic"),
+    "_upsample_bilinear2d_aa": Rule("linear", inside=True),
+    "_upsample_bicubic2d_aa": Rule("cubic", a=-0.5, inside=True),
+}
+
+
+def _resized(node: AtenNode, value: Numbers) -> Numbers:
+    """A table of positions at another size. Antialiasing matters only where it becomes smaller."""
+    rule, sizes = _RULES[node.op], [size for size in node.sizes[0] if isinstance(size, int)]
+    if len(sizes) != value.ndim or math.prod(sizes) > MOST_COMPUTED:
+        raise ValueError("sizes that are not stated, or are too large")
+    if node.op.endswith("_aa") and any(size < before for size, before in zip(sizes, value.shape, strict=True)):
+        raise ValueError("a smaller table with antialias")
+    stated = node.arguments.get("scale_factors") or [node.arguments.get(name) for name in ("scales_h", "scales_w")]
+    if node.arguments.get("align_corners"):
+        rule = replace(rule, coordinates="align_corners")
+    for axis, scale in enumerate(stated, 2):
+        value = resize(value, axis, sizes[axis], scale or sizes[axis] / value.shape[axis], rule)
+    return value
+
+
 EVALUATORS: Mapping[str, Evaluator] = {
     "add": partial(_scaled, np.add),
     "sub": partial(_scaled, np.subtract),
@@ -248,6 +273,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "sign": _plain(np.sign),
     "abs": _plain(np.abs),
     "bitwise_not": _plain(np.invert),
+    **dict.fromkeys(_RULES, _resized),
     "cumsum": lambda node, value: np.add.accumulate(value, node.arguments["dim"]),
     "meshgrid": _meshed,
     **dict.fromkeys(("repeat", "tile"), _repeated),
