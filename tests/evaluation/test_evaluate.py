@@ -311,7 +311,7 @@ def test_several_ports_get_the_figures_of_separate_runs_from_one_decoding(
     mine: Made, others: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, decoded = making.open_image, []
-    monkeypatch.setattr(making, "open_image", lambda photo: (decoded.append(photo), original(photo))[1])
+    monkeypatch.setattr(making, "open_image", lambda photo, jpeg: (decoded.append(photo), original(photo, jpeg))[1])
     ports = [mine.port, *others]
     settings: dict[str, Any] = {"source": True, "weights": mine.weights, "batch_size": 5, "workers": 0}
     found = porter.evaluate_several(ports, mine.photos, **settings)
@@ -394,7 +394,7 @@ def test_a_run_goes_on_where_control_c_ended_it(
 
     interrupted_at(monkeypatch, 0)
     original = making.open_image
-    monkeypatch.setattr(making, "open_image", lambda photo: (decoded.append(photo), original(photo))[1])
+    monkeypatch.setattr(making, "open_image", lambda photo, jpeg: (decoded.append(photo), original(photo, jpeg))[1])
     found = [each.evaluation for each in porter.evaluate_several(ports, mine.photos, **settings)]
     assert not list(own_cache.glob("*"))
     for once, again in zip(whole, found, strict=True):

@@ -33,7 +33,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The files that are decoded from here on, in this process."""
     seen: list[bytes] = []
     original = making.open_image
-    monkeypatch.setattr(making, "open_image", lambda data: seen.append(data) or original(data))
+    monkeypatch.setattr(making, "open_image", lambda data, jpeg: seen.append(data) or original(data, jpeg))
     return seen
 
 
