@@ -325,7 +325,8 @@ def _resize(maker: NodeMaker, node: Node, op: ops.Resize | ops.ResizeLike) -> No
     scales = maker.name(f"{path}.scales")
     maker.constants[scales] = np.array(op.scale, np.float32)
     if tuple(maker.constants[scales].tolist()) != op.scale:
-        raise GraphError(f"ONNX holds the scales of a resize as float32, which {op.scale} are not", where=path)
+        message = f"ONNX holds the scales of a resize as float32, which {op.scale} are not"
+        raise GraphError(message, where=path, next="resize to a size in the model, or by such as 0.75")
     maker.node("Resize", path, source, "", scales, **how)
 
 
