@@ -11,8 +11,8 @@ _KEPT = 1 << 30
 
 
 def keep_freed() -> None:
-    """Keeps freed memory for the next batch. A batch's maps have many megabytes each, which glibc otherwise gives back and takes anew,
-    and the system fills with zeros each time: a third of MobileNetV2's processor time. Other C libraries stay as they are.
+    """Keeps freed memory for the next batch. A batch's maps have many megabytes each, which glibc otherwise gives back and takes
+    anew, and the system fills with zeros each time: half of MobileNetV2's processor time. Other C libraries stay as they are.
     """
     try:
         set_option = ctypes.CDLL(None).mallopt
