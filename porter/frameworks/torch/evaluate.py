@@ -17,7 +17,6 @@ from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.frameworks.torch.graph_module import no_device
-from porter.frameworks.torch.memory import keep_freed
 from porter.frameworks.torch.running import tf32
 
 
@@ -35,8 +34,6 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
         model.to(target, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
     except (RuntimeError, AssertionError) as error:
         raise no_device(device, error) from None
-    if target.type == "cpu":
-        keep_freed()
     # On the device, because CUDA replaces a division by a host's number by a product with its rounded reciprocal.
     divide, mean, std = (torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol))
     reduced: Any = torch.autocast(target.type, torch.bfloat16) if precision == "bf16" else nullcontext()
