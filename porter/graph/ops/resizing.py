@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Cells, Coordinates, Flag, Interpolation, Nearest, Number, Scale, Smooth
@@ -16,12 +13,6 @@ from porter.graph.ops.op import LARGER, Op, Shape, expect_map, shape_text
 
 _MOST = 8192
 """No map has more cells along an axis."""
-_ROUNDINGS: Mapping[str, Callable[[NDArray[np.floating]], NDArray[np.floating]]] = {
-    "floor": np.floor,
-    "ceil": np.ceil,
-    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
-    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
-}
 
 
 @dataclass(frozen=True)
@@ -63,15 +54,17 @@ class Resize(Op, name="resize"):
     @property
     def of_any_size(self) -> bool:
         """Whether cells are counted alike at every size, and places computed without rounding, or not rounded to a cell."""
-        if not all(_counted(np.arange(_MOST), scale) for scale in self.scale):
+        if not all(_counted(range(_MOST), scale) for scale in self.scale):
             return False
         powers = {math.frexp(scale)[0] for scale in self.scale}
         return self.mode != "nearest" or (powers == {0.5} and self.coordinates != "align_corners")
 
     def _decided(self, n: int, m: int, axis: int) -> bool:
         """Whether the nearest cells are the same however the places are computed."""
-        stated = self.scale[axis] if self.scale else m / n
-        round_, found = _ROUNDINGS[self.rounding], set()
+        import numpy as np  # here and below, because commands without arrays import the ops too
+
+        stated, found = self.scale[axis] if self.scale else m / n, set()
+        up, half_up = self.rounding in ("ceil", "round_prefer_floor"), 0.5 * self.rounding.startswith("round_")
         for kind in (np.float32, np.float64):
             make: Any = kind
             i: Any = np.arange(m).astype(kind)
@@ -82,12 +75,15 @@ class Resize(Op, name="resize"):
                 ways = [i / scale, i * (make(1) / scale), i * make(1 / stated)]
             else:
                 ways = [(i + half) / scale - half, (i + half) * (make(1) / scale) - half, (i + half) * make(1 / stated) - half]
-            found |= {tuple(np.clip(round_(places), 0, n - 1).tolist()) for places in ways}
+            cells = [np.ceil(places - half_up) if up else np.floor(places + half_up) for places in ways]
+            found |= {tuple(np.clip(each, 0, n - 1).tolist()) for each in cells}
         return len(found) == 1
 
 
 def _counted(cells: Any, scale: float) -> bool:
     """Whether so many cells, times a scale, are as many in float32 as in float64: 10 times float32's 0.7 are seven there."""
+    import numpy as np
+
     single = np.floor(np.float32(cells) * np.float32(scale))
     return bool(np.all(single == np.floor(np.float64(cells) * scale)))
 
