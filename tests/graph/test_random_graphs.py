@@ -40,7 +40,7 @@ def check(sample: Sample) -> None:
 def test_shapes_signs_and_records_of_every_op() -> None:
     drawn: Counter[str] = Counter()
 
-    @settings(max_examples=10, derandomize=True, phases=UNSHRUNK)
+    @settings(max_examples=16, derandomize=True, phases=UNSHRUNK)
     @given(samples(least=60, most=60), samples(ops=OF_ARRAYS, least=60, most=60))
     def run(any_ops: Sample, of_arrays: Sample) -> None:
         for sample in (any_ops, of_arrays):
