@@ -17,6 +17,7 @@ from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.frameworks.torch.graph_module import no_device
+from porter.frameworks.torch.memory import keep_freed
 from porter.frameworks.torch.running import tf32
 
 
@@ -49,17 +50,17 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         nonlocal most
-        if len(pixels) > most:
-            parts = [classify(part) for part in np.array_split(pixels, -(-len(pixels) // most))]
-            return lambda: np.concatenate([part() for part in parts])
-        try:
-            return whole(pixels)
-        except torch.cuda.OutOfMemoryError:
-            if len(pixels) == 1:
-                message = f"the GPU has no memory left for {pixels.shape[1]} images at once"
-                raise UsageError(message, where="--device", next="use another GPU, or --device cpu") from None
-        most = len(pixels) // 2
-        return classify(pixels)
+        while True:
+            parts = np.array_split(pixels, -(-len(pixels) // most))
+            try:
+                logits = [whole(part) for part in parts]
+            except torch.cuda.OutOfMemoryError:
+                if len(parts[0]) == 1:
+                    message = f"the GPU has no memory left for {pixels.shape[1]} images at once"
+                    raise UsageError(message, where="--device", next="use another GPU, or --device cpu") from None
+                most = len(parts[0]) // 2
+            else:
+                return lambda: np.concatenate([part() for part in logits])
 
     def whole(pixels: NDArray[Any]) -> Callable[[], Array]:
         given = torch.from_numpy(pixels)
@@ -71,6 +72,8 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
                 logits = _value(model, images, tap)
             return _fetched(logits.flatten(1).float())
 
+    if target.type == "cpu":
+        keep_freed(classify)
     return classify
 
 

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import platform
+import resource
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -100,3 +104,24 @@ def test_no_such_device() -> None:
             continue
         with pytest.raises(UsageError, match=r"cannot use the device.*use --device cpu, or"):
             FRAMEWORK.ENGINE.classifier(nn.Linear(1, 1), PROTOCOLS[0], device, "fp32")
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep what they keep")
+def test_a_batch_takes_the_memory_of_the_last_one_and_the_last_gives_it_back() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 48, 1), nn.ReLU(), nn.Conv2d(48, 1, 1))
+    classify = FRAMEWORK.ENGINE.classifier(model, Preprocess("none", 256, "none"), "cpu", "fp32")
+    pixels, faults = np.zeros((4, 1, 256, 256, 3), np.uint8), []
+    of_a_map = 4 * 256 * 256 * 48 * 4 // resource.getpagesize()
+    for _ in range(4):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        classify(pixels)()
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert faults[-1] < of_a_map / 4
+    kept = _pages()
+    del classify
+    assert kept - _pages() > of_a_map
+
+
+def _pages() -> int:
+    """Of this process, in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1])
