@@ -1,5 +1,5 @@
-"""The zoos' ResNets and DenseNets with few units and their VGGs with few filters: every block, pad, name and option of theirs, at a
-price that a test can pay.
+"""The zoos' ResNets, DenseNets and vision transformers with few units, and their VGGs and transformers with few filters: every
+block, pad, name and option of theirs, at a price that a test can pay.
 """
 
 from __future__ import annotations
@@ -26,24 +26,30 @@ DEPTHS = (3, 2, 2, 2)
 """Units of each stage: all have a first and a last one, and the first stage one between them."""
 NARROWER = 8
 """How many times fewer filters a VGG has, and fewer units in its dense layers."""
+FEWER_HEADS = 4
+"""How many times fewer heads a vision transformer has, each of its own width."""
 
 Build = Callable[..., Any]
 
 
 def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
-    """A folder of porter's recipes, in which every ResNet and DenseNet has `depths`, and every VGG is narrow."""
+    """A folder of porter's recipes, in which every ResNet, DenseNet and transformer has `depths`, and VGGs and transformers are
+    narrow."""
     folder.mkdir()
     for recipe in all_recipes():
         text = re.sub(r"depths: \[.*?\]", f"depths: {list(depths)}", recipe.path.read_text(encoding="utf-8"))
         if recipe.architecture == "vgg":
             text = re.sub(r"(filters|units): (\d+)", lambda found: f"{found[1]}: {int(found[2]) // NARROWER}", text)
+        if recipe.architecture == "vit":
+            text = re.sub(r"(width): (\d+)", lambda found: f"{found[1]}: {int(found[2]) // FEWER_HEADS}", text)
         (folder / recipe.path.name).write_text(text, encoding="utf-8")
     return folder
 
 
 @contextmanager
 def shallow_zoos() -> Iterator[None]:
-    """Until the end, the zoos' own code builds every ResNet and DenseNet with `DEPTHS`, and every VGG narrow."""
+    """Until the end, the zoos' own code builds every ResNet, DenseNet and transformer with `DEPTHS`, and VGGs and transformers
+    narrow."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name, shallow in (*_stages(), *_layers()):
             patch.setattr(module, name, shallow(getattr(module, name)))
@@ -56,6 +62,8 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
     """What each zoo's code makes its stages with: module, function, and what makes it shallow."""
     yield import_models().resnet, "_resnet", _torchvisions
     yield import_models().densenet, "_densenet", _torchvisions
+    yield import_models().vision_transformer, "_vision_transformer", lambda build: _narrow_vit(build, "num_layers")
+    yield import_timm().vision_transformer, "_create_vision_transformer", lambda build: _narrow_vit(build, "depth")
     yield import_timm().resnet, "_create_resnet", lambda build: _timms(build, "layers")
     yield import_timm().densenet, "_create_densenet", lambda build: _timms(build, "block_config")
     yield import_module("keras.src.applications.densenet"), "dense_block", lambda build: _by_label(build, 1, "name")
@@ -78,6 +86,16 @@ def _torchvisions(build: Build) -> Build:
 
 def _timms(build: Build, depths: str) -> Build:
     return lambda *arguments, **named: build(*arguments, **named | {depths: DEPTHS})
+
+
+def _narrow_vit(build: Build, depth: str) -> Build:
+    """Of a transformer, whose head is as wide as it is in all of them."""
+
+    def narrow(*arguments: Any, **named: Any) -> Any:
+        sizes = {key: named[key] // FEWER_HEADS for key in ("num_heads", "hidden_dim", "embed_dim", "mlp_dim") if key in named}
+        return build(*arguments, **named | sizes | {depth: DEPTHS[0]})
+
+    return narrow
 
 
 def _slims(build: Build) -> Build:

@@ -14,6 +14,7 @@ from porter.base.errors import GraphError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
+from porter.fitting.naming import tensor_names
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, shapes, site_of
@@ -71,9 +72,11 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes:
     tensors: dict[str, Array] = {}
     for path, roles in standin_tensors(variant, zoo_name, classes, recipes).items():
         node = graph.by_path[path]
-        names = get_dialect(framework.NAME).tensor_names(graph, node, layers[path].name)
+        names = tensor_names(get_dialect(framework.NAME), graph, path, layers[path])
         for role, array in roles.items():
             stored = get_dialect(framework.NAME).from_canonical(graph, node, role, array)
+            if layers[path].bare:  # a transformer's tokens and positions have an axis for the images of a batch
+                stored = stored[np.newaxis]
             if role == "kernel" and "conv1x1_to_dense" in layers[path].transforms:
                 stored = stored[..., np.newaxis, np.newaxis] if member.zoo.framework == "torch" else stored[np.newaxis, np.newaxis]
             tensors[names[role][0]] = np.ascontiguousarray(stored)

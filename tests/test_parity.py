@@ -1,6 +1,6 @@
 """Every zoo's blocks, pads, names and options against its own implementation, on calibrated random weights.
 
-The ResNets are shallow and the MobileNets narrow; `scripts/parity` measures every depth and width.
+The ResNets and transformers are shallow and the MobileNets narrow; `scripts/parity` measures every depth and width.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ OTHER_SIZES = {
     ("mobilenet_v1_0.25", "keras"): (61, 64),  # its pads of (0, 1) round odd rows down: 61, 31, 15, 7, 3
     **dict.fromkeys((("vgg16", "keras"), ("vgg11_bn", "torchvision")), (225, 231)),
     ("vgg11_bn", "timm"): (225, 263),
+    **{("vit_b_32", zoo): (224, 224) for zoo in ("torchvision", "timm")},
     **{("xception", zoo): (107, 96) for zoo in ("keras", "timm")},
     **{("inception_v3", zoo): (107, 96) for zoo in ("keras", "slim", "tensornets", "torchvision", "timm")},
 }
@@ -85,6 +86,8 @@ CASES = {
     ("vgg16", "keras"): TORCH,
     ("vgg11_bn", "torchvision"): TF,
     ("vgg11_bn", "timm"): TORCH,
+    ("vit_b_32", "torchvision"): BOTH,
+    ("vit_b_32", "timm"): TORCH,
     ("wide_resnet50_2", "tensornets"): TORCH,
     ("wide_resnet50_2", "torchvision"): TORCH,
     ("xception", "keras"): BOTH,
@@ -97,6 +100,7 @@ FULL = {
     ("mobilenet_v3_small_0.5", "timm"),
     ("resnet50", "timm"),
     ("resnet200v2", "slim"),
+    ("vit_b_32", "timm"),
     ("wide_resnet50_2", "tensornets"),
     ("xception", "keras"),
     ("xception", "timm"),
@@ -117,9 +121,11 @@ LATER = {
     ("resnext50_32x4d", "keras"),
     ("resnext50_32x4d", "torchvision"),
     ("shufflenet_v2_x0_5", "torchvision"),
+    ("vit_b_32", "torchvision"),
 }
 """Cases that `full` proves in tf. CI proves there another graph of the same family, an Inception of as many kinds of branches
-(GoogLeNet), a basic unit with the same pads (ResNet-18), and convolutions in groups layer by layer (tests/frameworks/tf).
+(GoogLeNet), a basic unit with the same pads (ResNet-18), and convolutions in groups and attention layer by layer
+(tests/frameworks/tf).
 """
 IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
 SILENT = {
@@ -140,6 +146,8 @@ SILENT = {
     ("resnet_v1", "timm"): ("/add",),
     ("vgg", "keras"): ("/conv", "/fc1", "/fc2"),
     ("vgg", "torchvision"): ("/flatten",),
+    ("vit", "torchvision"): ("/cells", "/token", "/first", "/qkv", "/attention", "/add1"),
+    ("vit", "timm"): ("/token", "/first", "/add1"),
     ("xception", "keras"): ("/depthwise",),
 }
 """Ends of the paths that a zoo's code computes in no layer or operation of their own, so that they cannot be compared."""

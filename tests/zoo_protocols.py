@@ -29,6 +29,7 @@ TIMM = {
     ("mobilenet_v3", "timm_tf"): "tf_mobilenetv3_large_100.in1k",
     ("resnet_v1", "timm"): "resnet50.gluon_in1k",
     ("vgg", "timm"): "vgg16.tv_in1k",
+    ("vit", "timm"): "vit_base_patch16_224.augreg_in21k_ft_in1k",
     ("xception", "timm"): "legacy_xception.tf_in1k",
 }
 TENSORNETS = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.base.errors import GraphError, RecipeError
 from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape
-from porter.graph.ops import LARGER, OPS
+from porter.graph.ops import LARGER, OPS, channels_in
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in, is_expression
 from porter.recipe.model import Recipe
@@ -229,7 +229,7 @@ class Unrolling:
             return site_convention(self.rules, path, kind, default, self.variables, self.source)
 
         attributes = Attributes(step.kind, path, values, here.variables, written)
-        op = make_op(attributes, self.shapes[inputs[0]][0] or 0, pad)
+        op = make_op(attributes, channels_in(self.shapes[inputs[0]]), pad)
         self.nodes[path] = Node(path, op, inputs)
         try:
             self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
@@ -248,7 +248,7 @@ class Unrolling:
             message = f"'{block.name}' reads {', '.join(block.inputs)}, and is given {len(inputs)}"
             raise RecipeError(message, where=self.source.where((*step.location, "from")), next="list them: from: [A, B]")
         named = dict(zip(block.inputs, inputs, strict=True))
-        variables = {**self.variables, **place, "channels": self.shapes[inputs[0]][0] or 0}
+        variables = {**self.variables, **place, "channels": channels_in(self.shapes[inputs[0]])}
         parameters = self._parameters(step, block, arguments, variables)
         for name in parameters:
             given = step.written(name, place) if name in arguments else (block.place(name), block.parameters[name])

@@ -96,6 +96,7 @@ TORCHVISION: Mapping[str, Call] = {
     **_same("shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0"),
     **_same("squeezenet1_0", "squeezenet1_1"),
     **_same(*_VGGS),
+    **_same("vit_b_16", "vit_b_32", "vit_l_16", "vit_l_32"),
     **_same("wide_resnet50_2", "wide_resnet101_2"),
 }
 
@@ -114,6 +115,11 @@ TIMM: Mapping[str, Call] = {
     "mobilenet_v3_small_0.75": ("mobilenetv3_small_075", {}),
     "mobilenet_v3_small_0.5": ("mobilenetv3_small_050", {}),
     **_same("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", *_VGGS),
+    **{
+        f"vit_{short}_{patch}": (f"vit_{name}_patch{patch}_224", {})
+        for short, name in (("ti", "tiny"), ("s", "small"), ("b", "base"), ("l", "large"))
+        for patch in ((16,) if short == "ti" else (16, 32))
+    },
     "xception": ("legacy_xception", {}),
 }
 

@@ -21,6 +21,7 @@ from porter.graph import (
     Op,
     PRelu,
     Tokens,
+    channels_of,
 )
 from porter.padding import Capabilities
 
@@ -64,14 +65,17 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
-    """The state_dict keys that `node` has in the module `layer`, by role; a batch norm's counter of batches is `batches`."""
-    roles = _roles(node.op)
-    return {role: (f"{layer}.{name}",) for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
+    """The state_dict keys that `node` has in the module `layer`, by role; a batch norm's counter of batches is `batches`.
+
+    The `in_proj` of a MultiheadAttention is no module: its tensors are parameters, `in_proj_weight` and `in_proj_bias`.
+    """
+    roles, between = _roles(node.op), "_" if layer.endswith(".in_proj") else "."
+    return {role: (f"{layer}{between}{name}",) for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
 
 
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """The same axes: torch's order is the canonical one. A dense kernel stored as a 1x1 convolution, (O, I, 1, 1), becomes
-    (O, I), and the other way round.
+    (O, I), and the other way round. A parameter that is added to a batch may have an axis for its images.
 
     Raises:
         MappingError: the array has another rank.
@@ -79,7 +83,8 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if isinstance(node.op, ChannelScale) and array.shape[1:] == (1, 1):
         return array[:, 0, 0]  # torchvision's layer_scale
     if role == "value":
-        return array
+        stretched = array.shape[:1] == (1,) and array.ndim > len(node.op.tensors(channels_of(graph)[node.inputs[0]])[role])
+        return array[0] if stretched else array
     if role != "kernel":
         return _of_rank(node, role, array, 0 if role == "batches" else 1)
     if isinstance(node.op, Dense):

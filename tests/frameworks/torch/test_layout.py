@@ -13,7 +13,7 @@ from porter.base.errors import MappingError
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch import destination as framework
-from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Relu
+from porter.graph import INPUT, BatchNorm, Conv, Dense, Graph, Node, Rearrange, Relu, Tokens
 from porter.padding import Convention, Window, count_windows
 from tests.padding.windows import divisors
 
@@ -43,6 +43,9 @@ def test_names_are_those_of_torch_modules():
     for node, module in ((CONV, nn.Conv2d(3, 4, 1)), (DENSE, nn.Linear(3, 4)), (NORM, nn.BatchNorm2d(3))):
         names = {name for names in get_dialect("torch").tensor_names(GRAPH, node, "m").values() for name in names}
         assert names == {f"m.{key}" for key in module.state_dict()}
+    joined = get_dialect("torch").tensor_names(GRAPH, DENSE, "m.in_proj")
+    attention = nn.ModuleDict({"m": nn.MultiheadAttention(8, 2)})  # its input projection is no module
+    assert {name for names in joined.values() for name in names} == {key for key in attention.state_dict() if "in_proj" in key}
     assert get_dialect("torch").tensor_names(GRAPH, Node("r", Relu(), (INPUT,)), "m") == {}
     bare = Node("n", BatchNorm(1e-3, 0.1, scale=False, center=False), (INPUT,))
     assert set(get_dialect("torch").tensor_names(GRAPH, bare, "m")) == {"mean", "variance", "batches"}
@@ -55,6 +58,14 @@ def test_axes_stay_and_a_dense_layer_may_be_a_1x1_convolution():
     assert get_dialect("torch").from_canonical(GRAPH, CONV, "kernel", kernel) is kernel
     assert np.array_equal(get_dialect("torch").to_canonical(GRAPH, DENSE, "kernel", kernel), kernel[:, :, 0, 0])
     assert np.array_equal(get_dialect("torch").to_canonical(GRAPH, CONV, "kernel", kernel[:, :, 0, 0]), kernel)
+
+
+def test_a_parameter_may_have_an_axis_for_the_images_of_a_batch():
+    cells = Node("cells", Rearrange("c h w -> (h w) c"), (INPUT,))
+    token = Node("token", Tokens(1), ("cells",))
+    graph, stored = Graph((cells, token), 3, "token"), np.arange(3.0)
+    for shape in ((1, 1, 3), (1, 3)):
+        assert get_dialect("torch").to_canonical(graph, token, "value", stored.reshape(shape)).shape == (1, 3)
 
 
 @pytest.mark.parametrize(
