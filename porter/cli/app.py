@@ -198,11 +198,12 @@ def evaluate(
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="a weights file of any readable format")],
     tensors: Annotated[bool, typer.Option("--tensors", help="list every tensor with its shape and type")] = False,
+    input_size: InputSize = None,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
     """Print what a weights file is, and the command that ports it."""
-    inspection = porter.inspect(file, recipes)
+    inspection = porter.inspect(file, recipes, input_size)
     show(inspection.record() if as_json else printing.inspection(inspection, tensors))
 
 

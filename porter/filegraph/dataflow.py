@@ -32,6 +32,8 @@ everywhere."""
 
 MOST_COMPUTED = 1 << 22
 """The most numbers of a value that a file computes from stored tensors, if these have fewer: a table of relative positions."""
+MOST_OF_SIZES = 1 << 18
+"""The most numbers of a value that a file computes from sizes: a detector has 8,400 cells for an image of 640x640."""
 _QUOTIENTS = frozenset({"Div", "FloorDiv"})
 _DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min", "Clip"})
 """Kinds that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
@@ -155,16 +157,17 @@ class Dataflow(Generic[N]):
     evaluated: dict[str, Numbers] = field(default_factory=dict)
 
     def compute(self, node: N) -> bool:
-        """Computes a node's values where numpy can, from values with no more numbers than an op of porter's may state.
+        """Computes a node's values where numpy can, from no more numbers than an op of porter's may state, or from sizes.
 
         Each is computed once: in 64 sums of a value with itself it would be read 2**64 times.
         """
         if self.constants.declared(node.name) is not None:
             return False
         inputs = [value for source in node.inputs if (value := self._small(source)) is not None]
-        if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * MOST_CONSTANTS:
+        most = MOST_OF_SIZES if node.name in self.live else MOST_CONSTANTS
+        if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * most:
             return False
-        values = self._results(node, inputs, MOST_CONSTANTS)
+        values = self._results(node, inputs, most)
         if values is None or (node.name in self.live and not _hold_at_every_size(self.kind(node), inputs, values.values())):
             return False
         self.computed |= values

@@ -85,6 +85,7 @@ class FileGraph:
         evaluated: tensors by name that porter computed from the file's, in float64, such as kernels that the model standardises as
             it runs.
         traced: numbers in it were computed from its size, so that it holds for no other.
+        sizable: its size is open, and porter has an op for every node only where a size is stated.
         definition: the graph as the file states it, for its framework to run.
         language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto,
             `torch-export` an ExportedProgram as JSON.
@@ -97,6 +98,7 @@ class FileGraph:
     output_names: tuple[str, ...] = ()
     resizable: bool = False
     traced: bool = False
+    sizable: bool = False
     evaluated: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
     definition: bytes = field(default=b"", repr=False)
     language: str = ""
@@ -110,6 +112,11 @@ class FileGraph:
     def sizes(self, native: tuple[int, int]) -> InputSizes:
         """The input sizes of a model that is built for `native` where its graph is free."""
         return InputSizes(self.built_size or native, self.built_size if self.traced else None)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether porter has no op for one of the nodes."""
+        return any(isinstance(node.op, Foreign) for node in self.nodes)
 
     @cached_property
     def by_name(self) -> Mapping[str, FileNode]:
@@ -146,6 +153,11 @@ class FileGraph:
         """Names of these nodes and of all nodes that they are computed from."""
         known = self.by_name
         return upstream(names, lambda name: known[name].inputs if name in known else ()) & known.keys()
+
+
+def completed(size: Size, stated: Size | None) -> Size:
+    """An input's rows and columns, of which those that are free are as `stated`."""
+    return size if stated is None else (size[0] or stated[0], size[1] or stated[1])
 
 
 def with_momentum(op: Op) -> Op:

@@ -93,10 +93,10 @@ def expect_ops(file: FileGraph) -> None:
         exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
         ends = _ends_before(file, reached)
         cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else "save a model that ends before them"
-        raise MappingError(
-            f"porter has no op for {kinds}{more}{behind}",
-            next=f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else ""),
-        )
+        advice = f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else "")
+        if file.sizable:
+            advice = "say at which size the model runs: --input-size ROWSxCOLUMNS, which is then the port's only one"
+        raise MappingError(f"porter has no op for {kinds}{more}{behind}", next=advice)
 
 
 def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Protocol
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import DAMAGED
+from porter.padding import Size
 
 HEAD_BYTES = 4096
 TAIL_BYTES = 8
@@ -20,9 +21,10 @@ ZIP_MAGIC = b"PK\x03\x04"
 
 
 class Reader(Protocol):
-    """Reads a file. `outputs` are names of values of its graph, which it gives in place of its own outputs."""
+    """Reads a file. `outputs` are names of values of its graph, which it gives in place of its own outputs; `size` is of its image,
+    where the graph leaves it open."""
 
-    def __call__(self, path: Path, /, outputs: Sequence[str] = ()) -> Checkpoint: ...
+    def __call__(self, path: Path, /, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint: ...
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,11 @@ class Format:
 
 
 def reader(module: str, function: str) -> Reader:
-    """A function of a module that is imported when the first file is read. It takes `outputs` if its files have graphs."""
+    """A function of a module that is imported when the first file is read. It takes `outputs` and `size` if they have graphs."""
 
-    def read(path: Path, /, outputs: Sequence[str] = ()) -> Checkpoint:
-        found: Checkpoint = getattr(import_module(module), function)(path, *([outputs] if outputs else []))
+    def read(path: Path, /, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+        given = {name: value for name, value in (("outputs", outputs), ("size", size)) if value}
+        found: Checkpoint = getattr(import_module(module), function)(path, **given)
         return found
 
     return read

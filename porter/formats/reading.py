@@ -13,20 +13,26 @@ from porter.base.errors import FileError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.names import OUTPUTS
 from porter.files import digests
+from porter.formats.format import Reader
 from porter.formats.limits import most_bytes
 from porter.formats.recognition import READABLE, recognise
+from porter.padding import Size
 
 _REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)")
 """Names of tensors that have to be real numbers, in PyTorch and in Keras."""
+_TRIED = (256, 256)
+"""Rows and columns at which a graph is tried that cannot be read at all sizes: networks halve an image up to eight times."""
 
 
-def read_checkpoint(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
     """The tensors of a weights file of any name, in any of the formats of porter.formats.recognition.READABLE.
 
     Reading imports torch only for PyTorch's own formats, and TensorFlow only for TensorFlow's.
 
     Args:
         outputs: names of values of the file's graph, which ends at them.
+        size: rows and columns of the image, for a graph that leaves them open and computes with them what porter has no op for,
+            such as a detector's anchors. Any other graph stays open.
 
     Raises:
         UsageError: the file has no graph that `outputs` could end, or no such values.
@@ -39,7 +45,7 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         raise FileError(f"expected weights, got {format.what}", where=str(path), next=format.advice or readable)
     if outputs and format.engine is None:
         raise UsageError(f"{format.what} carries no graph", where=OUTPUTS, next="leave it out, or give a file with a graph")
-    checkpoint = format.read(path, outputs)
+    checkpoint = _sized(format.read, path, outputs, size)
     if not checkpoint.tensors and checkpoint.graph is None:
         raise FileError(f"this {checkpoint.format} file holds no tensors", where=str(path), next="save the weights into it")
     total, limit = (
@@ -55,7 +61,19 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     return checkpoint
 
 
-def read_weights(path: Path, with_md5: bool = True, outputs: Sequence[str] = ()) -> Checkpoint:
+def _sized(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) -> Checkpoint:
+    """A file at a size if porter can read its graph at a size only."""
+    checkpoint, stated = read(path, outputs), size or _TRIED
+    graph = checkpoint.graph
+    if graph is None or graph.built_size or not graph.foreign or graph.language == "keras" or None in stated:
+        return checkpoint
+    sized = read(path, outputs, stated)
+    if sized.graph is None or sized.graph.foreign:
+        return checkpoint
+    return sized if size else replace(checkpoint, graph=replace(graph, sizable=True))
+
+
+def read_weights(path: Path, with_md5: bool = True, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
     """As `read_checkpoint`, with the digests of each file: sha256 and, if asked for, md5.
 
     A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
@@ -63,7 +81,7 @@ def read_weights(path: Path, with_md5: bool = True, outputs: Sequence[str] = ())
     algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
     with ThreadPoolExecutor(1) as beside:
         whole = beside.submit(digests, path, algorithms) if path.is_file() else None
-        checkpoint = read_checkpoint(path, outputs)
+        checkpoint = read_checkpoint(path, outputs, size)
         if whole is not None and not checkpoint.files:
             return replace(checkpoint, digests={checkpoint.path: whole.result()})
     found = {file: digests(file, algorithms) for file in checkpoint.files or (checkpoint.path,)}

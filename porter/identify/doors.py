@@ -119,7 +119,7 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None) ->
         expect_as_made(port, wishes)
         opened = open_port(port, member_of(port.record, recipes))
     else:
-        opened = _open_graph(read_weights(path, outputs=wishes.outputs), wishes, recipes)
+        opened = _open_graph(read_weights(path, outputs=wishes.outputs, size=wishes.size), wishes, recipes)
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
 
 

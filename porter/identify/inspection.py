@@ -17,7 +17,7 @@ from porter.frameworks import DESTINATION_NAMES
 from porter.graph import head_of
 from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
-from porter.padding import ANY
+from porter.padding.sizes import parse_size
 from porter.port import Port, Record, port_at
 from porter.recipe import convert_command
 from porter.source.beside import weights_in
@@ -103,23 +103,28 @@ class Inspection:
         }
 
 
-def inspect(file: AnyPath, recipes: AnyPath | None = None) -> Inspection:
-    """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it."""
+def inspect(file: AnyPath, recipes: AnyPath | None = None, input_size: str | None = None) -> Inspection:
+    """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it.
+
+    Args:
+        input_size: `320` or `320x640` (rows x columns), for a graph that leaves its size open; None for the file's own.
+    """
     file, folder = weights_in(Path(file)), path_of(recipes)
     port = port_at(file)
     if port is not None:
         return _of_port(port)
-    checkpoint = read_weights(file)
+    checkpoint = read_weights(file, size=parse_size(input_size) if input_size else None)
     ranked = rank(checkpoint, folder)
-    return replace(_of_file(checkpoint, ranked, folder), left_out=tuple(map(str, ranked.faults)))
+    return replace(_of_file(checkpoint, ranked, folder, input_size), left_out=tuple(map(str, ranked.faults)))
 
 
-def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None) -> Inspection:
+def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, input_size: str | None) -> Inspection:
     matches = ranked.matches
     found, problems = open_likeliest(checkpoint, ranked.likeliest)
     if found is not None:
         return _of_opened(checkpoint, matches, *found, recipes)
-    unmatched = Inspection(checkpoint, (), None, problem=NO_RECIPE) if checkpoint.graph is None else _by_itself(checkpoint)
+    own_graph = checkpoint.graph is not None
+    unmatched = _by_itself(checkpoint, input_size) if own_graph else Inspection(checkpoint, (), None, problem=NO_RECIPE)
     for match, problem in problems:
         commands = _settled(checkpoint, match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
@@ -152,12 +157,12 @@ def _of_port(port: Port) -> Inspection:
     )
 
 
-def _by_itself(checkpoint: Checkpoint) -> Inspection:
+def _by_itself(checkpoint: Checkpoint, input_size: str | None) -> Inspection:
     """A file whose graph no recipe has: what it gives, and the line that ports it without a recipe."""
     assert checkpoint.graph is not None
-    free = checkpoint.graph.built_size is None
+    stated = input_size or ("any" if checkpoint.graph.built_size is None else None)
     try:
-        opened = open_graph(checkpoint, Wishes(size=ANY if free else None))
+        opened = open_graph(checkpoint, Wishes(size=parse_size(stated) if stated else None))
     except PorterError as error:
         return Inspection(checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message)
     return Inspection(
@@ -169,7 +174,7 @@ def _by_itself(checkpoint: Checkpoint) -> Inspection:
         size=opened.built_size,
         head=opened.origin.fit.head if opened.origin else None,
         activation=opened.facts.activation,
-        commands=(_of_graph(checkpoint.path, opened.framework, *(("--input-size", "any") if free else ())),),
+        commands=(_of_graph(checkpoint.path, opened.framework, *(("--input-size", stated) if stated else ())),),
     )
 
 

@@ -61,7 +61,7 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     if beside is not None:
         _expect_same(record, beside.record.model[beside.destination.MODEL_FILE], path)
         return with_padding(open_port(beside, member), record.padding)
-    checkpoint = read_weights(path, member is not None and needs_md5(member), record.ended_at)
+    checkpoint = read_weights(path, member is not None and needs_md5(member), record.ended_at, record.input.native_size)
     _expect_same(record, checkpoint.sha256, path)
     opened = _graph_again(checkpoint, record, wishes) if member is None else open_checkpoint(member, checkpoint, wishes)
     return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator, Numbers
+from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
 from porter.filegraph.views import IMAGE, LARGE
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import import_onnx
-from porter.graph import MOST_CONSTANTS
 
 INTEGERS = frozenset({2, 3, 4, 5, 6, 7, 12, 13})
 FLOATS = frozenset({1, 10, 11, 16})
@@ -84,7 +83,7 @@ def _range(node: OnnxNode, start: Numbers, limit: Numbers, step: Numbers) -> Num
     numbers = [start.item(), limit.item(), step.item()]
     if numbers == [0, LARGE, 1]:
         return np.asarray([IMAGE])
-    if not numbers[2] or not 0 < (numbers[1] - numbers[0]) / numbers[2] <= MOST_CONSTANTS:
+    if not numbers[2] or not 0 < (numbers[1] - numbers[0]) / numbers[2] <= MOST_OF_SIZES:
         raise ValueError("a range of something else")
     return np.arange(*numbers)
 

@@ -11,7 +11,7 @@ from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
-from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.file_graph import FileGraph, completed
 from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.limits import most_bytes
@@ -21,6 +21,7 @@ from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, Refuse, import_onnx, read_message
 from porter.graph.walks import downstream, upstream
+from porter.padding import Size
 
 _CHANNELS_FIRST = (0, 3, 1, 2)
 _OF_MAPS = frozenset(
@@ -38,9 +39,12 @@ _COUNTS = (1, 3, 4)
 _MOST_NOTES = 5
 
 
-def read_onnx(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+def read_onnx(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
     """An ONNX model of one image: its graph, which ends at `outputs` if any are named, and every tensor of real numbers that it
     stores.
+
+    Args:
+        size: of the image, where the model leaves it open.
 
     Raises:
         FileError: as porter.formats.onnx.proto.read_message, or the image is given in whole numbers.
@@ -52,12 +56,12 @@ def read_onnx(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         return FileError(message, where=str(path), next=next)
 
     try:
-        return _read(path, refuse, outputs)
+        return _read(path, refuse, outputs, size)
     except UnicodeDecodeError:
         raise refuse("a name in the model is not text", "fetch or copy it again") from None
 
 
-def _read(path: Path, refuse: Refuse, outputs: Sequence[str]) -> Checkpoint:
+def _read(path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     message = read_message(path, refuse)
     if outputs:
         _end_at(message.proto.graph, outputs, [name for name in message.given if name])
@@ -69,7 +73,7 @@ def _read(path: Path, refuse: Refuse, outputs: Sequence[str]) -> Checkpoint:
         return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
     if images[0].type.tensor_type.elem_type not in FLOATS:
         raise refuse(f"the input '{images[0].name}' has whole numbers", "export the model with an input of real numbers")
-    graph, stated, left_out = _read_graph(message, images[0], sum(file.stat().st_size for file in message.files))
+    graph, stated, left_out = _read_graph(message, images[0], size)
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
     held = {stored.name for node in graph.nodes for stored in node.tensors.values()} - graph.evaluated.keys()
@@ -91,7 +95,7 @@ def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
         graph.output.add(name=name).type.tensor_type.elem_type = kind
 
 
-def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Mapping[str, str], list[str]]:
+def _read_graph(message: Message, image: Any, size: Size | None) -> tuple[FileGraph, Mapping[str, str], list[str]]:
     """The graph, what its definition states besides (constants that a port says more exactly, and the image's layout), and which of
     the model's outputs are not the graph's, in words.
     """
@@ -99,11 +103,12 @@ def _read_graph(message: Message, image: Any, size: int) -> tuple[FileGraph, Map
     outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
     needed = upstream((name for name, _ in outputs.values()), lambda name: [source for source, _ in nodes[name].inputs])
     live = needed & downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], [image.name])
-    flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size), operands)
+    budget = most_bytes(sum(file.stat().st_size for file in message.files))
+    flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, budget, operands)
     sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in image.type.tensor_type.shape.dim]
     last = _channels_last(nodes, image.name, sizes)
     batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
-    shape, axes = (rows, columns), (0, 2, 3, 1) if last else None
+    shape, axes = completed((rows, columns), size), (0, 2, 3, 1) if last else None
     given = Image((image.name, 0), channels or _taken(message, live) or 3, shape, batch, "CHW", None not in shape, axes)
     walk = begin(flow, given, message.arrays)
     walk.tap = {source: name for name, source in reversed([*message.given.items()])}.get  # a copy's name comes after the first

@@ -11,10 +11,9 @@ import numpy as np
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import first_line
-from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator, Numbers
+from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
-from porter.graph import MOST_CONSTANTS
 
 _BIG = 1024
 """A constant whose proto has more bytes counts as weights."""
@@ -66,7 +65,7 @@ def _gathered(node: GraphNode, value: Numbers, places: Numbers, axis: Numbers | 
 
 def _range(node: GraphNode, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
     numbers = [start.item(), limit.item(), step.item()]
-    if not numbers[2] or (numbers[1] - numbers[0]) / numbers[2] > MOST_CONSTANTS:
+    if not numbers[2] or (numbers[1] - numbers[0]) / numbers[2] > MOST_OF_SIZES:
         raise ValueError("a range of more numbers than a model states")
     return np.arange(*numbers)
 

@@ -11,7 +11,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference
-from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.file_graph import FileGraph, completed
 from porter.filegraph.names import named
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.tensorflow import import_tensorflow
@@ -50,6 +50,7 @@ class PlainGraph:
         image: the node that takes images; its own inputs are ignored.
         ends: the values that the graph gives.
         budget: bytes that one of its constants may unpack to.
+        size: of the image, where the graph leaves it open.
     """
 
     nodes: Mapping[str, GraphNode]
@@ -57,6 +58,7 @@ class PlainGraph:
     image: str
     ends: Sequence[Reference]
     budget: int
+    size: Size | None = None
 
 
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
@@ -77,7 +79,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
     flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, size = _image_shape(nodes, graph.image, flow)
-    walk = begin(flow, Image((graph.image, 0), channels, size, batch, fixed=True), graph.variables)
+    walk = begin(flow, Image((graph.image, 0), channels, completed(size, graph.size), batch, fixed=True), graph.variables)
     walk.tap = reference_text
     read_nodes(walk, READERS.get)
     found = named(replace(walk.builder.finish(_given(walk.builder, walk.ends(ends))), evaluated=flow.evaluated))
@@ -85,7 +87,8 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
     definition = _definition(nodes, tensors, walk.exact)
-    return replace(found, definition=definition, language="tensorflow"), {**tensors, **found.evaluated}
+    found = replace(found, traced=graph.size is not None, definition=definition, language="tensorflow")
+    return found, {**tensors, **found.evaluated}
 
 
 def _given(builder: Builder, ends: Sequence[Value]) -> list[Value]:

@@ -26,13 +26,14 @@ from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference, reference_text
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
+from porter.padding import Size
 
 _SERVING = "serving_default"
 _MOST_PARTS = 8 * MOST_PARTS
 """A node has more of them than in ONNX: three for each attribute. Keras writes each function of a model several times."""
 
 
-def read_frozen_graph(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
     """A GraphDef whose weights are constants. It begins at its only placeholder of rank 4 and ends at `outputs`, otherwise at the
     nodes that nothing reads.
 
@@ -57,11 +58,11 @@ def read_frozen_graph(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     if unfrozen:
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
         raise FileError(message, where=str(path), next="name the checkpoint beside it")
-    found, tensors = read_graph(PlainGraph(nodes, {}, image, ends, budget), refuse)
+    found, tensors = read_graph(PlainGraph(nodes, {}, image, ends, budget, size), refuse)
     return Checkpoint(path, "frozen-graph", "tf", tensors, (*notes, _span(image, ends)), graph=found)
 
 
-def read_saved_model(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
     """A SavedModel, named by its folder or its saved_model.pb: the graph of its signature `serving_default`, which ends at
     `outputs` if any are named.
 
@@ -108,7 +109,7 @@ def read_saved_model(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     nodes = variables.renamed(needed)
     files = (file, *variables.files)
     budget = most_bytes(sum(part.stat().st_size for part in files))
-    found, tensors = read_graph(PlainGraph(nodes, variables.values, image, ends, budget), refuse)
+    found, tensors = read_graph(PlainGraph(nodes, variables.values, image, ends, budget, size), refuse)
     tags = f"signature '{name}'" if name else "no signature"
     return Checkpoint(path, "saved-model", "tf", tensors, (tags, *notes, _span(image, ends)), graph=found, files=files)
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator, Numbers
+from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.formats.torch_export.nodes import AtenNode
-from porter.graph import MOST_CONSTANTS
 
 
 def _plain(function: Any) -> Evaluator:
@@ -46,7 +45,7 @@ def _divided(node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
 
 
 def _scaled(function: Any, node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
-    if math.prod(np.broadcast_shapes(first.shape, second.shape)) > max(MOST_CONSTANTS, first.size, second.size):
+    if math.prod(np.broadcast_shapes(first.shape, second.shape)) > max(MOST_OF_SIZES, first.size, second.size):
         raise ValueError("more numbers than an op states")
     return np.asarray(function(first, second * node.arguments.get("alpha", 1)))
 

@@ -37,8 +37,11 @@ _CHECKS = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_siz
 """Ops with which a program checks sizes as it runs."""
 
 
-def read_export(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
+def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
     """A program of one image: its graph, which ends at `outputs` if any are named, and the tensors of its state_dict.
+
+    Args:
+        size: of the image, where the program leaves it open.
 
     Raises:
         FileError: as porter.formats.torch_export.archive.read_archive, or the program is damaged.
@@ -47,7 +50,7 @@ def read_export(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     """
     archive = read_archive(path)
     with _refusing_damage(path):
-        graph = _graph(archive, path, outputs)
+        graph = _graph(archive, path, outputs, size)
     if isinstance(graph, str):
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"read without the graph: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
@@ -55,7 +58,7 @@ def read_export(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     return Checkpoint(path, "torch-export", "torch", {**archive.tensors, **graph.evaluated}, (note,), graph=graph)
 
 
-def _graph(archive: Archive, path: Path, outputs: Sequence[str]) -> FileGraph | str:
+def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | None) -> FileGraph | str:
     """The graph of an archive's program, or why it is not read, in words."""
     program = read_program(archive.program)
     if outputs:
@@ -69,19 +72,20 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str]) -> FileGraph | 
     if problem is not None:
         return problem
     arrays = {value: archive.tensors[name] for value, name in program.stored.items()}
-    graph = _read_graph(program, arrays, path.stat().st_size)
+    bytes_of_file = path.stat().st_size
+    graph = _read_graph(program, arrays, bytes_of_file, size)
     if not graph.outputs:
         raise FileError("no output of the program depends on its image", where=str(path), next=SAVE)
     changed = changed_uses(program, READERS)
-    if any(isinstance(node.op, Foreign) for node in graph.nodes):
+    if graph.foreign:
         # An op that porter lacks may share memory with what it takes. What would be changed then cannot be ported either.
         certain = changed_uses(program, {node.op for node in program.nodes.values()})
         refused = next(iter(certain.values()), changed.get(""))
-        return refused or (_read_graph(program, arrays, path.stat().st_size, foreign=changed) if changed else graph)
+        return refused or (_read_graph(program, arrays, bytes_of_file, size, changed) if changed else graph)
     if changed:
         return next(iter(changed.values()))
-    size = None if graph.built_size else _only_size(archive.program, program, graph)
-    return graph if size is None else _read_graph(program, arrays, path.stat().st_size, size)
+    only = None if graph.built_size and not size else _only_size(archive.program, program, graph)
+    return graph if only in (None, size) else _read_graph(program, arrays, bytes_of_file, only)
 
 
 @contextmanager
@@ -112,8 +116,10 @@ def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) ->
         return None
     built = traced[2], traced[3]
     checked = any(node.op in _CHECKS for node in program.nodes.values())
+    if checked or graph.built_size:
+        return built if checked else None
     translated = to_graph(replace(graph, size=built), keep_activation=True).graph
-    return built if checked or not holds_at_every_size(stated, program.images[0], traced, translated) else None
+    return built if not holds_at_every_size(stated, program.images[0], traced, translated) else None
 
 
 def _read_graph(
