@@ -335,6 +335,8 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
     view = walk.by_cell(source, place)
     view = view if place == -1 else view.transposed((1, 0)) or view
+    if walk.views.whole and not walk.views.has_channels(view, -1):
+        view = walk.as_array(f"{node.name}:rows", view) or view
     if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (None, taken):
         return f"{node.op} over other axes than the channels"
     tensors = {"kernel": Stored(tensor.name, axes)}
@@ -345,7 +347,12 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
     value = walk.builder.dense(node.name, value, units, tensors)
     if bias is not None:
         numbers = walk.flow.value(bias)
-        if numbers is None or numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1]):
+        each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
+        if numbers is None or (each_row and not walk.views.whole):
             return f"{node.op} with a bias for each image"
+        if each_row or (value.is_array and numbers.size > 1):
+            walk.flow.evaluated[f"{node.name}:bias"] = numbers * factors[1]
+            added = arrays.with_stored(walk, node.name, "Add", value, Tensor(f"{node.name}:bias", numbers.shape))
+            return added and walk.views.like(view, added)
         value = walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist())
     return walk.views.like(view, value)

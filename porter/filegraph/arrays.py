@@ -27,6 +27,7 @@ from porter.graph import (
     MultiplyArray,
     Op,
     PadAxis,
+    PadChannels,
     Rearrange,
     ReduceAxis,
     Softmax,
@@ -41,6 +42,10 @@ def place_in(view: View, place: int) -> int:
     return range(len(axes))[place] - 1 + (len(view.value.shape or ()) - len(axes) + 1)
 
 
+def _has_batch(view: View, place: int) -> bool:
+    return any(piece.axis == "N" for piece in (view.axes or ())[place])
+
+
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Arrays one after the other along an axis; a stored one before an array of tokens gives it further tokens."""
     values = [source for source in sources if walk.is_value(source)]
@@ -49,13 +54,35 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
         return f"{node.op} of values whose batch is moved"
     found = [view for view in views if view is not None]
     axis = place_in(found[0], place)
-    if range(len(found[0].axes or ()))[place] == 0:
+    if _has_batch(found[0], place):
         return f"{node.op} along the batch"
     if len(values) < len(sources):
-        if len(found) > 1 or axis or sources[-1] not in values:
-            return f"{node.op} with a constant"
-        return _with_tokens(walk, node, found[0], sources[:-1])
+        tokens = None if len(found) > 1 or axis or sources[-1] not in values else _with_tokens(walk, node, found[0], sources[:-1])
+        return tokens or _with_stored(walk, node, found, sources, place) or f"{node.op} with a constant"
     return _joined(walk, node, found, axis)
+
+
+def _with_stored(walk: Walk[N], node: N, views: Sequence[View], sources: Sequence[Reference], place: int) -> View | None:
+    """Stored arrays before and after values, as the zeros of a pad to which they are added."""
+    live = [at for at, source in enumerate(sources) if walk.is_value(source)]
+    stored = [None if at in live else walk.flow.value(source) for at, source in enumerate(sources)]
+    held = [each for each in stored if each is not None]
+    view = _joined(walk, node, views, place_in(views[0], place))
+    sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
+    fits = len(held) + len(live) == len(sources) and live == [*range(live[0], live[-1] + 1)] and len(sizes) == len(view.axes or ())
+    if not fits or None in shape or sizes[: 1 - walk.views.whole] not in ([], [1]):
+        return None
+    sizes[place] = (view.sizes or ())[place]
+    parts = [*stored[: live[0]], np.zeros(sizes), *stored[live[-1] + 1 :]]
+    numbers = np.concatenate([each for each in parts if each is not None], place)
+    before = sum(each.shape[place] for each in held[: live[0]])
+    after = numbers.shape[place] - before - sizes[place]
+    op = PadAxis(place_in(view, place), before, after) if view.value.is_array else PadChannels(before, after)
+    wide = walk.builder.add(f"{node.name}:pad", op, view.value)
+    name = f"{node.name}:stored"
+    walk.flow.evaluated[name] = numbers
+    value = with_stored(walk, node.name, "Add", wide, Tensor(name, numbers.shape[1 - walk.views.whole :]))
+    return like(walk, view, value) if value is not None else None
 
 
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
@@ -73,7 +100,7 @@ def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> R
 def batch_first(view: View) -> list[int]:
     """The places of the axes, that of the batch first."""
     rank = len(view.axes or ())
-    batch = next((place for place, axis in enumerate(view.axes or ()) if any(piece.axis == "N" for piece in axis)), 0)
+    batch = next((place for place in range(rank) if _has_batch(view, place)), 0)
     return [batch, *(place for place in range(rank) if place != batch)]
 
 
@@ -106,8 +133,8 @@ def cut(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slic
         left = [place for place in order if not isinstance(parts.get(place), int)]
         return found.transposed([left.index(place) for place in sorted(left)]) if isinstance(found, View) else found
     view = walk.as_array(f"{name}:array", whole)
-    part = parts.get(1)
-    if view is not None and not view.value.is_array and _is_whole(parts.get(0, slice(None))) and isinstance(part, slice):
+    *others, part = (parts.get(place, slice(None)) for place in range(len(order)))
+    if view is not None and not view.value.is_array and all(map(_is_whole, others)) and isinstance(part, slice):
         return walk.builder.cut(name, view.value, {AXES[0]: part})  # of features
     return _cut(walk, node, name, view, parts) if view is not None else None
 
@@ -121,7 +148,7 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
             gone.append(place)
         if _is_whole(cells) or (size < LARGE and range(size)[cells] == range(size)):
             continue
-        if place == 0:
+        if _has_batch(view, place):
             return f"{node.op} of the batch"
         ends = _ends(cells, size)
         if ends is None:
@@ -153,7 +180,7 @@ def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -
     value = view.value
     for place, shift in sorted((range(len(view.axes))[place], shift) for place, shift in shifts.items()):
         axis, size = place_in(view, place), view.sizes[place]
-        if place == 0:
+        if _has_batch(view, place):
             return f"{node.op} of the batch"
         if size >= LARGE:
             return f"{node.op} of an axis of open size"
@@ -198,7 +225,7 @@ def pad(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]]
     rank, links = len(view.axes or ()), list[Op]()
     for place, (before, after) in sorted((range(rank)[place], pair) for place, pair in pairs.items() if any(pair)):
         axis = place_in(view, place)
-        if place == 0:
+        if _has_batch(view, place):
             return f"{node.op} of the batch"
         if min(before, after) < 0:
             links.append(CropAxis(axis, max(-before, 0), max(-after, 0)))
@@ -210,14 +237,15 @@ def pad(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]]
 def reduce(walk: Walk[N], node: N, view: View, function: Function, places: Collection[int], keep: bool) -> Read:
     """A function along axes of an array, which stay with one cell if `keep`."""
     gone = sorted({range(len(view.axes or ()))[place] for place in places}, reverse=True)
-    if not gone or gone[-1] == 0:
+    if not gone or _has_batch(view, gone[-1]):
         return f"{node.op} over the batch"
-    if len(gone) == len(view.axes or ()) - 1 > 1:
-        flat = view.reshaped([(view.sizes or ())[0], 1, -1])
+    images = [] if walk.views.whole else [(view.sizes or ())[0]]
+    if len(gone) == len(view.axes or ()) - len(images) and (len(gone) > len(images) or not view.value.is_array):
+        flat = view.reshaped([*images, 1, -1])
         whole = walk.as_array(f"{node.name}:whole", flat) if flat is not None else None
-        found = reduce(walk, node, whole, function, [2], True) if whole is not None else None
-        one = found.without([2]) if isinstance(found, View) else None  # N×1, as features
-        return one and (one.with_axes(gone[::-1][1:]) if keep else one.without([1]))
+        found = reduce(walk, node, whole, function, [-1], True) if whole is not None else None
+        one = found.without([-1]) if isinstance(found, View) else None  # N×1, as features
+        return one and (one.with_axes(gone[::-1][1:]) if keep else one.without([-1]))
     value = walk.builder.chain(node.name, view.value, [ReduceAxis(function, place_in(view, place)) for place in gone])
     lead = len(view.value.shape or ()) - len(view.axes or ()) + 1
     found = walk.views.led(value, lead)
@@ -246,7 +274,7 @@ def softmax(walk: Walk[N], node: N, source: Reference, places: Collection[int]) 
     turned = whole.transposed(order)
     flat = turned and turned.reshaped([*sizes[: -len(last)], math.prod(sizes[-len(last) :])]) if len(last) > 1 else turned
     view = walk.as_array(f"{node.name}:last", flat) if flat is not None else None
-    if view is None or last[0] == 0:
+    if view is None or _has_batch(whole, last[0]):
         return f"{node.op} over the batch"
     found = like(walk, view, walk.builder.add(node.name, Softmax(), view.value))
     apart = found.reshaped(sizes) if len(last) > 1 else found

@@ -284,7 +284,7 @@ def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places
     """The mean, the largest value or the norm over axes of a map, which stay with one cell if `keep`."""
     view = walk.kept(source)
     names = walk.views.names(view)
-    if names is None:
+    if names is None or not view.value.is_map:
         whole = walk.view(source)
         order = arrays.batch_first(whole)
         turned = whole.transposed(order)

@@ -82,8 +82,7 @@ class View:
         if self.axes is None:
             return self
         gone = self.places(places)
-        moved = any(piece.axis == "N" for axis in self.axes[1:] for piece in axis)
-        if (0 in gone and not moved) or any(self.axes[place] for place in gone):
+        if any(self.axes[place] for place in gone):
             return None
         return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
 
@@ -124,7 +123,7 @@ class Views:
     """The values of a graph in the making, as the file's tensors hold them.
 
     Attributes:
-        batch: the batch that the file states; None where it is free.
+        batch: the batch that the file states; None where it is free, 0 where its tensors have none: they are one image's.
     """
 
     builder: Builder
@@ -136,10 +135,13 @@ class Views:
         if value.shape is None:
             return View(value, None)
         n, c, *cells = self._pieces(value)
-        if value.is_array:
-            return View(value, _joined((piece,) for piece in (n, c, *cells)))
-        order = (n, *cells, c) if self.builder.order == "HWC" else (n, c, *cells)
-        return View(value, _joined((piece,) for piece in order))
+        order = (n, *cells, c) if self.builder.order == "HWC" and not value.is_array else (n, c, *cells)
+        return View(value, _joined((piece,) for piece in order[self.whole :]))
+
+    @property
+    def whole(self) -> bool:
+        """Whether the file's tensors have no batch."""
+        return self.batch == 0
 
     def led(self, value: Value, lead: int) -> View:
         """An array as a tensor whose first axis is the batch and the array's first `lead` axes."""
@@ -161,7 +163,7 @@ class Views:
 
     def has_more(self, axis: tuple[Piece, ...]) -> bool:
         """Whether more than the batch is in a first axis."""
-        return any(piece.axis != "N" for piece in axis)
+        return self.whole or any(piece.axis != "N" for piece in axis)
 
     def layout(self, rank: int = 4) -> Names:
         """The axes of the file's own layout of a map, which has rank 4, or of features."""
@@ -178,7 +180,7 @@ class Views:
         map."""
         if view.axes is None:
             return self.layout()
-        if view.value.is_array:
+        if view.value.is_array or self.whole:
             return None
         orders = permutations(self.layout(len(view.axes))) if len(view.axes) in (2, 4) else ()
         return next((order for order in orders if self.laid(view.value, order) == view), None)
@@ -247,7 +249,7 @@ class Views:
         if view.axes is None or (view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)):
             return view.value
         special = None if view.value.is_array else self.op(view)
-        op: Op | Foreign | None = special or self.rearranged(view, of_map=len(view.axes) == 4)
+        op: Op | Foreign | None = special or self.rearranged(view, of_map=len(view.axes) == 4 and not self.whole)
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
             old, new = (tuple(None if size >= LARGE else size for size in (each.sizes or ())[1:]) for each in (plain, view))
@@ -260,7 +262,7 @@ class Views:
         value, axes = view.value, view.axes
         if axes is None or axes == self.of(value).axes:
             return Identity()
-        if value.is_array:
+        if value.is_array or self.whole:
             return None
         n, c, *cells = self._pieces(value)
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []
@@ -279,7 +281,7 @@ class Views:
         repetitions, and where the batch is not the first axis. What stands beside the batch in that axis becomes one of its own.
         """
         n, *whole = self._pieces(view.value)
-        first, *axes = view.axes or ((),)
+        first, *axes = ((), *(view.axes or ())) if self.whole else view.axes or ((),)
         if first[:1] != _joined([[n]])[0] or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis):
             return None
         axes = [first[1:], *axes] if first[1:] else axes
@@ -324,7 +326,7 @@ class Views:
 
     def _pieces(self, value: Value) -> list[Piece]:
         """Batch, channels, and the rows and columns of a map, or the axes of an array, each whole."""
-        batch = self._open.setdefault(("", "N"), LARGE) if self.batch is None else ONLY if self.batch == 1 else self.batch
+        batch = self._open.setdefault(("", "N"), LARGE) if self.batch is None else ONLY if self.batch == 1 else self.batch or 1
         sizes = zip("abcdefgh" if value.is_array else "CHW", value.shape or (), strict=False)
         return [Piece("N", batch), *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes)]
 

@@ -15,7 +15,7 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
-from porter.filegraph.views import Names, View, Views
+from porter.filegraph.views import LARGE, Names, View, Views
 from porter.graph import GroupNorm, LayerNorm, Op
 from porter.graph.ops import Order
 from porter.padding import Size
@@ -42,6 +42,7 @@ class Image:
         order: how the file lays out a map.
         fixed: see porter.filegraph.builder.Builder.
         axes: the image's, as places in a map of the file's; None if it is laid out as any map.
+        shape: of a tensor that is no map, without its batch: it has the numbers of the image in their order. One axis may be open.
     """
 
     source: Reference
@@ -51,6 +52,7 @@ class Image:
     order: Order = "HWC"
     fixed: bool = False
     axes: tuple[int, ...] | None = None
+    shape: tuple[int | None, ...] | None = None
 
 
 @dataclass
@@ -160,7 +162,8 @@ class Walk(Generic[N]):
         op = self.views.rearranged(view)
         if op is not None and view not in self._arrays:
             lead = len(op.moves.joined) - len(view.axes) + 1
-            self._arrays[view] = self.views.led(self.builder.add(name, op, view.value, tap=None if lead else tap), lead)
+            tap = tap if lead == self.views.whole else None
+            self._arrays[view] = self.views.led(self.builder.add(name, op, view.value, tap=tap), lead)
         return self._arrays.get(view)
 
     def _with_batch_within(self, name: str, view: View) -> View | None:
@@ -236,8 +239,11 @@ class Walk(Generic[N]):
 
     def _end(self, source: Reference) -> Value:
         view = self.view(source)
+        if len(view.axes or ()) == (not self.views.whole) and (one := view.with_axes([-1])) is not None:  # a number of each image
+            return self.views.settled(source[0], one, self.tap(source))
         array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
-        return array.value if array is not None and len(array.value.shape or ()) == len(view.axes or ()) - 1 else self.value(source)
+        rank = len(view.axes or ()) - (not self.views.whole)
+        return array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
 
     def give(self, node: N, given: Sequence[Read]) -> None:
         """Adds what a node gives. Outputs without a value are foreign where something reads them."""
@@ -276,6 +282,10 @@ def begin(flow: Dataflow[N], image: Image, trained: Collection[str] = ()) -> Wal
     walk = Walk(builder, flow, trained, image.batch)
     view = walk.views.of(builder.input)
     walk.found[image.source] = view if image.axes is None else view.transposed(image.axes) or view
+    if image.shape is not None:
+        batch = () if walk.views.whole else (view.sizes or ())[:1]
+        left = [size for size in (view.sizes or ())[len(batch) :] if size >= LARGE]
+        walk.found[image.source] = view.reshaped([*batch, *(size or left.pop() for size in image.shape)]) or view
     return walk
 
 

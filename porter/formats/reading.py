@@ -47,7 +47,8 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
         raise UsageError(f"{format.what} carries no graph", where=OUTPUTS, next="leave it out, or give a file with a graph")
     checkpoint = _sized(format.read, path, outputs, size)
     if not checkpoint.tensors and checkpoint.graph is None:
-        raise FileError(f"this {checkpoint.format} file holds no tensors", where=str(path), next="save the weights into it")
+        said = "".join(f"; {note}" for note in checkpoint.notes)
+        raise FileError(f"this {checkpoint.format} file holds no tensors{said}", where=str(path), next="save the weights into it")
     total, limit = (
         sum(array.nbytes for array in checkpoint.tensors.values()),
         most_bytes(sum(file.stat().st_size for file in checkpoint.files or (path,))),

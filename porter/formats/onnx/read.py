@@ -11,30 +11,18 @@ from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
-from porter.filegraph.file_graph import FileGraph, completed
+from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import expect_values, named, titles
-from porter.filegraph.walk import Image, begin, read_nodes
+from porter.filegraph.walk import begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
+from porter.formats.onnx.images import Given, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, Refuse, import_onnx, read_message
 from porter.graph.walks import downstream, upstream
 from porter.padding import Size
-
-_CHANNELS_FIRST = (0, 3, 1, 2)
-_OF_MAPS = frozenset(
-    {
-        *("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"),
-        *("BatchNormalization", "LRN", "DepthToSpace", "PRelu"),
-    }
-)
-"""Ops whose second axis is the channels'."""
-CHANNELS_LAST = "channels last"
-"""A key of a definition's metadata: the image is N×H×W×C."""
-_COUNTS = (1, 3, 4)
-"""How many channels images have, where neither the graph nor an open size tells which axis they are."""
 
 _MOST_NOTES = 5
 
@@ -66,19 +54,21 @@ def _read(path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None)
     if outputs:
         _end_at(message.proto.graph, outputs, [name for name in message.given if name])
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
-    images = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"]
-    if len(images) != 1 or len(images[0].type.tensor_type.shape.dim) != 4:
-        found = ", ".join(f"'{value.name}'" for value in images[:3]) or "none"
-        note = f"read without the graph: one image of rank 4 is expected as its only input, found {found}"
+    inputs = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"]
+    is_one = len(inputs) == 1 and inputs[0].type.tensor_type.HasField("shape")
+    if is_one and inputs[0].type.tensor_type.elem_type not in FLOATS:
+        raise refuse(f"the input '{inputs[0].name}' has whole numbers", "export the model with an input of real numbers")
+    read = _read_image(message, inputs[0], size) if is_one else None
+    if read is None:
+        found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
+        note = f"read without the graph: one image is expected as its only input, or a tensor that can be one, found {found}"
         return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
-    if images[0].type.tensor_type.elem_type not in FLOATS:
-        raise refuse(f"the input '{images[0].name}' has whole numbers", "export the model with an input of real numbers")
-    graph, stated, left_out = _read_graph(message, images[0], size)
+    graph, stated, further = read
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
     held = {stored.name for node in graph.nodes for stored in node.tensors.values()} - graph.evaluated.keys()
     used = {name: message.arrays[name] for name in held}
-    notes = (f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}", *left_out)
+    notes = (f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}", *further)
     definition = _definition(message, {**tensors, **used}, stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
     said = {entry.key: entry.value for entry in message.proto.metadata_props}
@@ -95,22 +85,31 @@ def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
         graph.output.add(name=name).type.tensor_type.elem_type = kind
 
 
-def _read_graph(message: Message, image: Any, size: Size | None) -> tuple[FileGraph, Mapping[str, str], list[str]]:
-    """The graph, what its definition states besides (constants that a port says more exactly, and the image's layout), and which of
-    the model's outputs are not the graph's, in words.
-    """
+_Read = tuple[FileGraph, Mapping[str, str], Sequence[str]]
+"""The graph; what its definition states besides, which is constants that a port says more exactly, and the image's layout; and
+notes on how the input becomes a map, and which of the model's outputs are not the graph's."""
+
+
+def _read_image(message: Message, value: Any, size: Size | None) -> _Read | None:
+    """As the first image that porter can read it as whole, otherwise as the likeliest."""
+    ends = (message.given[end.name][0] for end in message.proto.graph.output if end.name in message.given)
+    needed = upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
+    live = needed & downstream(message.nodes, lambda name: [source for source, _ in message.nodes[name].inputs], [value.name])
+    first: _Read | None = None
+    for given in images(value, message.nodes, _taken(message, live), size):
+        found = _read_graph(message, live, given)
+        first = first or found
+        if not any(isinstance(node.op, Foreign) for node in found[0].nodes):
+            return found
+    return first
+
+
+def _read_graph(message: Message, live: Collection[str], given: Given) -> _Read:
     nodes = message.nodes
     outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
-    needed = upstream((name for name, _ in outputs.values()), lambda name: [source for source, _ in nodes[name].inputs])
-    live = needed & downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], [image.name])
     budget = most_bytes(sum(file.stat().st_size for file in message.files))
     flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, budget, operands)
-    sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in image.type.tensor_type.shape.dim]
-    last = _channels_last(nodes, image.name, sizes)
-    batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
-    shape, axes = completed((rows, columns), size), (0, 2, 3, 1) if last else None
-    given = Image((image.name, 0), channels or _taken(message, live) or 3, shape, batch, "CHW", None not in shape, axes)
-    walk = begin(flow, given, message.arrays)
+    walk = begin(flow, given.image, message.arrays)
     walk.tap = {source: name for name, source in reversed([*message.given.items()])}.get  # a copy's name comes after the first
     read_nodes(walk, READERS.get)
     ends = {end: name for name, end in outputs.items()}
@@ -121,24 +120,11 @@ def _read_graph(message: Message, image: Any, size: Size | None) -> tuple[FileGr
     ]
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
     found = replace(walk.builder.finish(walk.ends(ends)), output_names=names, evaluated=flow.evaluated)
-    stated = {name: repr(number) for name, number in walk.exact.items()} | ({CHANNELS_LAST: ""} if last else {})
-    return named(found, _titles(nodes.values())), stated, left_out[:_MOST_NOTES]
+    stated = {name: repr(number) for name, number in walk.exact.items()} | {**given.stated}
+    return named(found, _titles(nodes.values())), stated, (*given.notes, *left_out[:_MOST_NOTES])
 
 
-def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | None]) -> bool:
-    """Whether the image is N×H×W×C: the first transpose or windowed op after it tells, otherwise its open and its few sizes."""
-    reached = {image}
-    for node in nodes.values():
-        if any(source in reached for source, _ in node.inputs):
-            if node.op == "Transpose":
-                return node.integers("perm") == _CHANNELS_FIRST
-            if node.op in _OF_MAPS:
-                return False
-            reached.add(node.name)
-    return sizes[3] in _COUNTS and all(size is None or size > max(_COUNTS) for size in sizes[1:3])
-
-
-def _taken(message: Message, live: set[str]) -> int | None:
+def _taken(message: Message, live: Collection[str]) -> int | None:
     """The channels that the first convolution takes, for an image that does not state them."""
     for node in message.nodes.values():
         kernel = message.arrays.get(node.inputs[1][0]) if node.op == "Conv" and len(node.inputs) > 1 else None

@@ -139,9 +139,9 @@ def read_pad(walk: Walk, node: OnnxNode) -> Read:
     numbers, axes = node.stated(flow, "pads", 1), node.stated(flow, "axes", 3)
     if numbers is None:
         return None
-    half = len(numbers) // 2
+    half, sizes = len(numbers) // 2, walk.sizes(node.inputs[0])
     pairs = zip(numbers[:half], numbers[half:], strict=True)
-    by_place = dict(zip(range(half) if axes is None else axes, pairs, strict=True))
+    by_place = dict(zip(range(half if sizes is None else len(sizes)) if axes is None else axes, pairs, strict=True))
     if mode == "constant":
         return pad(walk, node, node.inputs[0], by_place, node.bound(flow, "value", 2, 0.0))
     return extend(walk, node, node.inputs[0], by_place, _MODES[mode]) if mode in _MODES else f"Pad ({mode})"

@@ -19,8 +19,8 @@ from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.formats.onnx.constants import FLOATS
+from porter.formats.onnx.images import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx
-from porter.formats.onnx.read import CHANNELS_LAST
 from porter.frameworks.images import in_parts
 from porter.frameworks.onnx.model import Model, replay_model, run_model
 from porter.frameworks.onnx.session import Session
@@ -72,8 +72,19 @@ class OnnxRunner:
         if taps not in self._sessions:
             outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
             self._sessions[taps] = run_model(self._model, self.dtype, outputs, optimised=False)
-        found = [self._sessions[taps](part) for part in self._parts(batch)]
-        return {tap: np.concatenate([values[place] for values in found])[: len(batch)] for place, tap in enumerate(taps)}
+        parts = self._parts(batch)
+        found = [self._sessions[taps](part) for part in parts]
+        return {tap: self._joined(parts, [values[place] for values in found])[: len(batch)] for place, tap in enumerate(taps)}
+
+    def _joined(self, parts: list[Array], values: list[Array]) -> Array:
+        """A value of each image, from those of parts of the images. What else is in their first axis gets one of its own."""
+        if WHOLE in self._stated:
+            found = np.stack(values)
+        else:
+            found, images = np.concatenate(values), sum(map(len, parts))
+            more, rest = divmod(len(found), images)
+            found = found if more < 2 or rest else found.reshape(images, more, *found.shape[1:])
+        return found[:, None] if found.ndim == 1 else found
 
     def compare(self, batch: Array) -> Iterator[tuple[Any, str, Array, Array]]:
         """See porter.frameworks.onnx.disagreement: a model of float32 run by onnxruntime, and each node of it by ONNX's reference
@@ -90,7 +101,12 @@ class OnnxRunner:
 
     def _parts(self, batch: Array) -> list[Array]:
         """The images in the model's layout and number type, as many at a time as it takes."""
+        if WHOLE in self._stated:
+            sizes = [*map(int, self._stated[WHOLE].split())]
+            return [np.ascontiguousarray(image.reshape(sizes), self.dtype) for image in batch]
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
+        if ROWS in self._stated:
+            images = batch.reshape(len(batch), *map(int, self._stated[ROWS].split()))
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         if count > len(images) and self.file is not None:
             expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))

@@ -99,7 +99,7 @@ def _selu(x: Numbers, alpha: float, gamma: float) -> Any:
 
 def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "constant") -> Any:
     """Before opset 11 amounts and number are attributes, later inputs."""
-    places = range(x.ndim) if axes is None else axes
+    places = range(x.ndim) if axes is None else [range(x.ndim)[axis] for axis in axes]
     widths = {place: (first, last) for place, first, last in zip(places, pads, pads[len(pads) // 2 :], strict=False)}
     fill = np.asarray(0 if value is None else value).item()
     return layouts.pad(x, [widths.get(axis, (0, 0)) for axis in range(x.ndim)], mode, fill)

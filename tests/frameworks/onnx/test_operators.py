@@ -47,7 +47,8 @@ def value_as_read(model: Any, path: Path, batch: Array) -> Array | None:
         assert graph is not None
         if any(isinstance(node.op, Foreign) for node in graph.nodes):
             return None
-        return values_of(graph, checkpoint.tensors, batch)[graph.outputs[0]]
+        images = batch.reshape(-1, graph.channels, *(graph.built_size or batch.shape[2:]))  # one, where the file's batch is none
+        return values_of(graph, checkpoint.tensors, images)[graph.outputs[0]]
     except PorterError as error:
         assert "fit together" not in error.message
         return None

@@ -1,0 +1,123 @@
+"""What the input of an ONNX model is as the map that a port takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.file_graph import completed
+from porter.filegraph.walk import Image
+from porter.formats.onnx.nodes import OnnxNode
+from porter.padding import Size
+from porter.padding.sizes import MAX_SIDE
+
+CHANNELS_LAST = "channels last"
+"""A key of a definition's metadata: the image is N×H×W×C."""
+ROWS, WHOLE = "axes of each image", "axes of the input"
+"""Keys of a definition's metadata, to sizes with spaces between them, -1 for an open one: the input is no map but has these axes
+behind the batch; or it has no batch, and is one image.
+"""
+_CHANNELS_FIRST = (0, 3, 1, 2)
+_OF_MAPS = frozenset(
+    {
+        *("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"),
+        *("BatchNormalization", "LRN", "DepthToSpace", "PRelu"),
+    }
+)
+"""Ops whose second axis is the channels'."""
+_COUNTS = (1, 3, 4)
+"""How many channels images have, where neither the graph nor an open size tells which axis they are."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input as the map of a port.
+
+    Attributes:
+        stated: metadata of the definition, which says how its own input is made of such maps.
+        notes: how, for people, where it is no map.
+    """
+
+    image: Image
+    stated: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def images(value: Any, nodes: Mapping[str, OnnxNode], taken: int | None, size: Size | None) -> Iterator[Given]:
+    """What the input may be, likeliest first: a map, or another tensor of a batch, whose image has one channel; and where all its
+    sizes are stated, one image with all its numbers in a row, because an op may be along the first axis.
+
+    Args:
+        value: ValueInfoProto.
+        taken: the channels that the first convolution takes, for an image that does not state them.
+        size: of the image, where the model leaves it open.
+    """
+    sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in value.type.tensor_type.shape.dim]
+    source, known = (value.name, 0), [each for each in sizes if each is not None]
+    if len(sizes) == 4:
+        yield _map(source, sizes, _channels_last(nodes, value.name, sizes), taken, size)
+    elif sizes not in ([], known[:1]) and (found := _rows(sizes[1:])) is not None:
+        yield _of_rows(source, sizes, found, size)
+    rows = _rows_of(math.prod(known)) if len(known) == len(sizes) else None
+    if rows is not None:
+        yield _whole(source, known, rows)
+
+
+def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: Size | None) -> Given:
+    """A tensor whose images have these rows and columns."""
+    shape = completed(found, size)
+    own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
+    note = f"its input {_text(['N', *sizes[1:]])} is given as the map {_text(['N', 1, *found])}"
+    return Given(Image(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own), {ROWS: _stated(sizes[1:])}, (note,))
+
+
+def _whole(source: Reference, sizes: Sequence[int], rows: int) -> Given:
+    shape = rows, math.prod(sizes) // rows
+    own = _text(sizes) or "of one number"
+    note = f"its input {own} is one image without a batch, given as the map {_text(['N', 1, *shape])}"
+    return Given(Image(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _stated(sizes)}, (note,))
+
+
+def _rows_of(count: int) -> int | None:
+    """The fewest rows of a map of so many cells; None where no map has so many."""
+    return next((rows for rows in range(1, MAX_SIDE + 1) if count % rows == 0 and count // rows <= MAX_SIDE), None)
+
+
+def _map(source: Reference, sizes: Sequence[int | None], last: bool, taken: int | None, size: Size | None) -> Given:
+    batch, channels, rows, columns = (sizes[place] for place in ((0, 3, 1, 2) if last else (0, 1, 2, 3)))
+    axes = (0, 2, 3, 1) if last else None
+    shape = completed((rows, columns), size)
+    image = Image(source, channels or taken or 3, shape, batch, "CHW", None not in shape, axes)
+    return Given(image, {CHANNELS_LAST: ""} if last else {})
+
+
+def _rows(sizes: Sequence[int | None]) -> Size | None:
+    """The rows and columns of an image with these axes; None where a port's are not as many, or several open axes are one."""
+    rest = [size for size in sizes[1:] if size is not None]
+    rows, columns = (1, sizes[0] if sizes else 1) if len(sizes) < 2 else (sizes[0], math.prod(rest) if len(rest) else None)
+    fits = len(sizes) < 3 or len(rest) == len(sizes) - 1
+    return (rows, columns) if fits and max(rows or 1, columns or 1) <= MAX_SIDE else None
+
+
+def _stated(sizes: Sequence[int | None]) -> str:
+    return " ".join(str(size or -1) for size in sizes)
+
+
+def _text(sizes: Sequence[int | str | None]) -> str:
+    return "x".join(str(size or "?") for size in sizes)
+
+
+def _channels_last(nodes: Mapping[str, OnnxNode], image: str, sizes: list[int | None]) -> bool:
+    """Whether the image is N×H×W×C: the first transpose or windowed op after it tells, otherwise its open and its few sizes."""
+    reached = {image}
+    for node in nodes.values():
+        if any(source in reached for source, _ in node.inputs):
+            if node.op == "Transpose":
+                return node.integers("perm") == _CHANNELS_FIRST
+            if node.op in _OF_MAPS:
+                return False
+            reached.add(node.name)
+    return sizes[3] in _COUNTS and all(size is None or size > max(_COUNTS) for size in sizes[1:3])
