@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from porter.base.errors import PaddingError
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.graph import AvgPool, Conv, MaxPool, Node
-from porter.padding import Front, Realisation, Window
+from porter.padding import Convention, Front, Realisation, Window, output_size
 
 _AUTOMATIC = {"same": "SAME_UPPER", "same_lower": "SAME_LOWER"}
 WINDOWED = {Conv: "Conv", MaxPool: "MaxPool", AvgPool: "AveragePool"}
@@ -20,7 +22,7 @@ def windowed(maker: NodeMaker, node: Node, op: Conv | MaxPool | AvgPool, realisa
         PaddingError: ONNX has no nodes for the realisation, because the plan was made for another framework.
     """
     path, (source,), kind, front = node.path, node.inputs, WINDOWED[type(op)], realisation.front
-    own = _attributes(op, realisation, path)
+    own = _attributes(op, realisation, path, maker.shapes[source][1:])
     weights = [maker.tensors[path][role] for role in ("kernel", "bias") if role in maker.tensors.get(path, {})]
     padded = source if front is None else _padded(maker, front, op.window, maker.name(f"{path}_pad"), source, front.fill)
     if realisation.counted is None or front is None:
@@ -31,8 +33,8 @@ def windowed(maker: NodeMaker, node: Node, op: Conv | MaxPool | AvgPool, realisa
     maker.node("Div", path, sums, share)
 
 
-def _attributes(op: Conv | MaxPool | AvgPool, realisation: Realisation, path: str) -> dict[str, Any]:
-    """Those that are not at their default."""
+def _attributes(op: Conv | MaxPool | AvgPool, realisation: Realisation, path: str, size: Sequence[int | None]) -> dict[str, Any]:
+    """Those that are not at their default, for maps of a size."""
     native, window, front = realisation.native, op.window, realisation.front
     foreign = (
         native.rule not in ("valid", "explicit", *_AUTOMATIC)
@@ -50,13 +52,29 @@ def _attributes(op: Conv | MaxPool | AvgPool, realisation: Realisation, path: st
         "dilations": (window.dilation, window.dilation != (1, 1)),
         "pads": ((top, left, bottom, right), any(native.pads)),
         "auto_pad": (_AUTOMATIC.get(native.rule), native.rule in _AUTOMATIC),
-        "ceil_mode": (1, native.rounding == "ceil"),
+        "ceil_mode": (1, _rounds_up(native, window, size, path)),
     }
     if isinstance(op, Conv):
         stated["group"] = (op.groups, op.groups != 1)
     if isinstance(op, AvgPool):
         stated["count_include_pad"] = (1, native.average != "real_cells" and native.rule != "valid")
     return {name: value for name, (value, needed) in stated.items() if needed}
+
+
+def _rounds_up(native: Convention, window: Window, size: Sequence[int | None], path: str) -> bool:
+    """Whether the number of windows rounds up. ONNX drops a last one that starts in the pads, and onnx 1.23 infers shapes with it:
+    there rounding down finds as many.
+
+    Raises:
+        PaddingError: only rows or only columns have such a window, and the others round up.
+    """
+    rows, columns = size
+    if native.rounding != "ceil" or rows is None or columns is None:
+        return native.rounding == "ceil"
+    up, down, every = (output_size(replace(native, rounding=each), window, (rows, columns)) for each in ("ceil", "floor", "full"))
+    if up not in (down, every):
+        raise PaddingError("ONNX has no shape for a pool that drops a window of one axis and rounds the other up", where=path)
+    return up == every
 
 
 def _padded(maker: NodeMaker, front: Front, window: Window, name: str, source: str, fill: float) -> str:

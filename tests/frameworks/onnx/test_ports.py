@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import porter
-from porter.base.errors import UsageError
+from porter.base.errors import PaddingError, UsageError
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.padding import ANY
@@ -109,3 +109,15 @@ def test_without_onnxruntime_the_port_is_written_and_not_checked(
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     port = porter.convert(VARIANT, ZOO, "onnx", weights=made[0], out=tmp_path / "port").port
     assert port.record.check.startswith("skipped: onnxruntime is not installed") and (tmp_path / "port").is_dir()
+
+
+def test_a_window_that_starts_in_the_pads_is_dropped(tmp_path: Path) -> None:
+    """Of 5 cells padded by 1, windows of 2 at stride 3 are 2: a third would start in the last pad. Of 6, windows of 3 are 4."""
+    for kernel, stride, columns in ((2, 3, 5), (3, 2, 6)):
+        stated = f"kernel_shape=[2, {kernel}], strides=[3, {stride}], pads=[1, 1, 1, 1], ceil_mode=1, count_include_pad=1"
+        graph = onnx.parser.parse_graph(f"g (float[N,2,5,{columns}] x) => (float[N,2,a,b] y) {{ y = AveragePool <{stated}> (x) }}")
+        opset = onnx.helper.make_opsetid("", 19)
+        onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9), tmp_path / f"{columns}.onnx")
+    assert porter.convert(tmp_path / "5.onnx", destination="onnx", out=tmp_path / "port").port.record.check == PASSED
+    with pytest.raises(PaddingError, match="drops a window of one axis"):
+        porter.convert(tmp_path / "6.onnx", destination="onnx", out=tmp_path / "none")
