@@ -75,7 +75,9 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     from porter.formats.keras.read_keras import read_keras
 
     path = folder / MODEL_FILE
-    unused = dict(read_keras(path).tensors)
+    checkpoint = read_keras(path)
+    computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
+    unused = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
     names = layer_names(plan.graph, layers)
     found: dict[str, dict[str, Array]] = {}
     missing: list[str] = []

@@ -20,6 +20,7 @@ from porter.graph import (
     INPUT,
     OPS,
     Add,
+    AddArray,
     Conv,
     ConvTranspose,
     Dense,
@@ -107,7 +108,8 @@ def test_sums_of_stretched_values_that_keras_would_add_as_a_bias() -> None:
     ]
     sums = [(INPUT, "image"), (INPUT, "row"), (INPUT, INPUT, "column", "image"), ("row", "column"), ("features", "one")]
     nodes += [Node(f"sum_{place}", Add(), paths) for place, paths in enumerate(sums)]
-    graph = Graph(tuple(nodes), 2, "sum_0", (), tuple(f"sum_{place}" for place in range(1, len(sums))))
+    nodes.append(Node("placed", AddArray((1, 2, 2)), ("row",)))
+    graph = Graph(tuple(nodes), 2, "sum_0", (), (*(f"sum_{place}" for place in range(1, len(sums))), "placed"))
     for images in (1, 2):
         batch = np.random.default_rng(images).normal(size=(images, 2, 2, 2))
         check(Sample(graph, random_tensors(graph), batch, evaluate(graph, random_tensors(graph), batch)))
