@@ -121,6 +121,10 @@ def _layer_norm(op: Any, tensors: Tensors, x: Array) -> Array:
     return _scaled(apart / np.sqrt((apart**2).mean(_axis(x), keepdims=True) + op.epsilon), tensors)
 
 
+def _rms_norm(op: Any, tensors: Tensors, x: Array) -> Array:
+    return _scaled(x / np.sqrt((x**2).mean(_axis(x), keepdims=True) + op.epsilon), tensors)
+
+
 def _group_norm(op: Any, tensors: Tensors, x: Array) -> Array:
     groups = x.reshape(len(x), op.groups, -1)
     apart = groups - groups.mean(2, keepdims=True)
@@ -252,6 +256,7 @@ _OF_TENSORS: dict[str, Callable[..., Array]] = {
     "dense": lambda op, tensors, x: _shifted(x @ tensors["kernel"].T, tensors.get("bias")),
     "batch_norm": _batch_norm,
     "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
     "group_norm": _group_norm,
     "channel_scale": lambda op, tensors, x: _scaled(x, tensors),
     "add_array": lambda op, tensors, x: x + tensors["value"],

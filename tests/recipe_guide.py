@@ -62,6 +62,7 @@ EXAMPLES: Mapping[str, str] = {
     "dense": "{dense: x, units: 10}",
     "batch_norm": "{batch_norm: x}",
     "layer_norm": "{layer_norm: x, epsilon: 1.0e-6}",
+    "rms_norm": "{rms_norm: x, epsilon: 1.0e-6}",
     "group_norm": "{group_norm: x, groups: 4, epsilon: 1.0e-5}",
     "local_response_norm": "{local_response_norm: x, size: 5, alpha: 2.0e-5, beta: 0.75, bias: 1.0}",
     "channel_scale": "{channel_scale: x}",

@@ -224,19 +224,20 @@ def batch_norm(
     return _each_cell(walk, node, view, ops.BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names)
 
 
-def layer_norm(
-    walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float, places: Collection[int]
+def norm_of_cells(
+    walk: Walk[N],
+    node: N,
+    source: Reference,
+    op: ops.LayerNorm | ops.RmsNorm,
+    tensors: Mapping[str, Reference],
+    places: Collection[int],
 ) -> Read:
     """A norm over the channels, which are the last axis, with stored vectors by role."""
     view = walk.by_cell(source)
     names = _vectors(walk, view, tensors)
     if not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
         return f"{node.op} over other axes than the channels"
-    return (
-        _each_cell(walk, node, view, ops.LayerNorm(epsilon, "gamma" in names, "beta" in names), names)
-        if names is not None
-        else None
-    )
+    return _each_cell(walk, node, view, op, names) if names is not None else None
 
 
 def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float) -> Read:

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from porter.filegraph.dataflow import Found, Pattern
-from porter.graph import BatchNorm, Gelu, HardSigmoid, HardSwish, LayerNorm, LeakyRelu, Op, PRelu, Softplus, Softsign, Swish
+from porter.graph import (
+    BatchNorm,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LayerNorm,
+    LeakyRelu,
+    Op,
+    PRelu,
+    RmsNorm,
+    Softplus,
+    Softsign,
+    Swish,
+)
 
 ROLES = ("gamma", "beta", "mean", "variance", "alpha")
 """Captures that are tensors of the op."""
@@ -58,7 +71,18 @@ def _norms() -> list[Fused]:
         normal = "Div", apart, ("Sqrt", ("Add", variance, "$epsilon"))
         scaled = "Mul", normal, "gamma"
         found += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
-    return found
+    return [*found, *_norms_by_the_root()]
+
+
+def _norms_by_the_root() -> Iterator[Fused]:
+    """x / sqrt(mean of squares + epsilon) * gamma."""
+    powers: list[Pattern] = [("Square", "x"), ("Pow", "x", 2), ("Mul", "x", "x")]
+    for power in powers:
+        total = "Add", ("Mean", power, "#axes"), "$epsilon"
+        factors: list[Pattern] = [("Rsqrt", total), ("Reciprocal", ("Sqrt", total)), ("Pow", total, -0.5)]
+        for normal in (("Div", "x", ("Sqrt", total)), *(("Mul", "x", factor) for factor in factors)):
+            yield Fused(normal, _rms_norm)
+            yield Fused(("Mul", normal, "gamma"), _rms_norm)
 
 
 def _batch_norm(found: Found) -> Op:
@@ -67,6 +91,10 @@ def _batch_norm(found: Found) -> Op:
 
 def _layer_norm(found: Found) -> Op:
     return LayerNorm(found["$epsilon"], "gamma" in found, "beta" in found)
+
+
+def _rms_norm(found: Found) -> Op:
+    return RmsNorm(found["$epsilon"], "gamma" in found)
 
 
 def _activations() -> list[Fused]:

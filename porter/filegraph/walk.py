@@ -16,7 +16,7 @@ from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.views import LARGE, Names, View, Views
-from porter.graph import GroupNorm, LayerNorm, Op
+from porter.graph import GroupNorm, LayerNorm, Op, RmsNorm
 from porter.graph.ops import Order
 from porter.padding import Size
 
@@ -329,7 +329,7 @@ def read_pattern(walk: Walk[N], node: N) -> View | None:
         groups = walk.views.normed_groups(view, found["#axes"]) if isinstance(op, LayerNorm) else None
         if isinstance(op, LayerNorm) and groups:
             op = GroupNorm(groups, op.epsilon, op.scale, op.center)
-        elif tensors or isinstance(op, LayerNorm):
+        elif tensors or isinstance(op, LayerNorm | RmsNorm):
             axes = found.get("#axes", (-1,))
             if len(axes) != 1 or not walk.views.has_channels(view := walk.by_cell(found["x"], *axes), *axes):
                 continue

@@ -47,6 +47,7 @@ from porter.graph import (
     Relu6,
     Resize,
     ResizeLike,
+    RmsNorm,
     Selu,
     Sigmoid,
     SliceChannels,
@@ -281,7 +282,7 @@ def _same(change: Callable[[Any], Iterator[Op]]) -> Callable[[Any, Right, Node],
 
 
 OF_OPS: Mapping[str, Planter] = {
-    "epsilon": _op(_epsilon, BatchNorm, LayerNorm, GroupNorm),
+    "epsilon": _op(_epsilon, BatchNorm, LayerNorm, RmsNorm, GroupNorm),
     "pad by a cell": _op(_pad, Conv, MaxPool, AvgPool),
     "pad rule": _op(_rule, Conv, MaxPool, AvgPool),
     "fill": _op(_fill, MaxPool, PadMap),

@@ -17,6 +17,7 @@ from porter.graph import (
     LayerNorm,
     Node,
     Relu6,
+    RmsNorm,
     nonnegative_paths,
     shapes,
     site_of,
@@ -75,7 +76,7 @@ def _of_any(judge: Judge, mutant: Mutant) -> str:
 
 def _kind(judge: Judge, path: str) -> str:
     op = judge.graph.by_path[path].op
-    if isinstance(op, BatchNorm | GroupNorm | LayerNorm):
+    if isinstance(op, BatchNorm | GroupNorm | LayerNorm | RmsNorm):
         return "a norm"
     return "a ReLU" if isinstance(op, Relu6) else f"a {op.name}"
 

@@ -15,7 +15,7 @@ from porter.filegraph.moves import reduce
 from porter.filegraph.views import View
 from porter.filegraph.walk import NoOp, Read
 from porter.formats.keras.layer import Layer, Taken
-from porter.graph import LayerNorm
+from porter.graph import LayerNorm, RmsNorm
 from porter.graph.ops import Function
 
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -155,7 +155,7 @@ def _part(layer: Layer, part: str, view: View | None, equation: Equation, name: 
     return found
 
 
-def read_norm(layer: Layer, op: LayerNorm, axes: list[int], tensors: Mapping[str, Stored]) -> Read:
+def read_norm(layer: Layer, op: LayerNorm | RmsNorm, axes: list[int], tensors: Mapping[str, Stored]) -> Read:
     """A norm over the last axes of an array, as one over features or channels that are all of them."""
     view, count = layer.walk.kept(layer.source), len(axes)
     sizes = view.sizes or ()

@@ -54,6 +54,7 @@ CLASSES: Mapping[str, LayerClass] = {
     "Normalization": LayerClass(("axis", "invert"), ("mean", "variance", "count")),
     "PReLU": LayerClass(("shared_axes",), ("alpha",)),
     "Permute": LayerClass(("dims",)),
+    "RMSNormalization": LayerClass(("axis", "epsilon"), ("scale",)),
     "Rescaling": LayerClass(),
     "Reshape": LayerClass(("target_shape",)),
     "Resizing": LayerClass(("height", "width", "interpolation", "data_format")),

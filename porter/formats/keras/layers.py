@@ -194,8 +194,9 @@ def _layer_norm(layer: Layer) -> Read:
     """A norm over the last axes, of which several are one in porter."""
     if layer.arguments.get("rms_scaling"):
         raise NoOp("LayerNormalization with rms_scaling")
-    tensors, axis = _trained(layer), layer.arguments.get("axis", -1)
-    op = ops.LayerNorm(float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
+    rms, epsilon, axis = layer.op == "RMSNormalization", float(layer.arguments["epsilon"]), layer.arguments.get("axis", -1)
+    tensors = {"gamma": layer.tensor("scale")} if rms else _trained(layer)
+    op = ops.RmsNorm(epsilon) if rms else ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors)
     if isinstance(axis, list) and len(axis) > 1:
         return arrays.read_norm(layer, op, axis, tensors)
     layer.expect_last_axis()
@@ -370,7 +371,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "GlobalMaxPooling1D": partial(arrays.read_pool, "max"),
     "GlobalMaxPooling2D": _global_pool,
     "GroupNormalization": _group_norm,
-    "LayerNormalization": _layer_norm,
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _layer_norm),
     "LayerScale": _layer_scale,
     "LeakyReLU": _leaky,
     "MaxPooling2D": _pool,

@@ -15,7 +15,7 @@ from porter.filegraph.walk import NoOp, Read
 from porter.formats.keras.activations import ACTIVATIONS, activated
 from porter.formats.keras.layer import Layer, Taken, count, number
 from porter.formats.keras.scaling import constant
-from porter.graph import DepthToSpace, LocalResponseNorm
+from porter.graph import DepthToSpace, LocalResponseNorm, RmsNorm
 from porter.graph.ops import Function
 from porter.padding import LOWEST
 
@@ -247,6 +247,14 @@ def _response_norm(layer: Layer) -> Read:
     return layer.add(LocalResponseNorm(count(2 * radius + 1), alpha, beta, bias))
 
 
+def _rms_norm(layer: Layer) -> Read:
+    """rms_normalization without a scale, which a model's layer has."""
+    layer.expect_last_axis()
+    if len(layer.operands) > 1 or layer.arguments.get("scale") is not None:
+        raise NoOp(f"{layer.op} with a scale")
+    return layer.each(RmsNorm(number(layer.arguments["epsilon"]), scale=False))
+
+
 _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys(_KINDS, _arithmetic),
     **dict.fromkeys((*_FUNCTIONS, "sum"), _reduced),
@@ -266,6 +274,7 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     "pad": _pad,
     "repeat": _repeat,
     "reshape": _reshape,
+    "rms_normalization": _rms_norm,
     "roll": _roll,
     "split": _split,
     "square": lambda layer: square(layer.walk, layer, layer.source),

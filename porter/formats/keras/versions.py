@@ -16,7 +16,7 @@ MODELS = frozenset({"Functional", "Model", "Sequential"})
 
 OPERATION = "keras.ops."
 """Prefix of an operation's class, because some layers have the same name: both have an Add."""
-_OPERATIONS: Mapping[str, str] = {"divide": "true_divide"}
+_OPERATIONS: Mapping[str, str] = {"divide": "true_divide", "rms_norm": "rms_normalization"}
 """Operations of Keras 3 whose function has another name, by their class in snake case."""
 _FUNCTIONS: Mapping[str, str] = {
     "getitem": "get_item",

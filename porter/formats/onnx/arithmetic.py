@@ -10,7 +10,7 @@ from porter.filegraph import arithmetic, arrays
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Affine, Elu, Gelu, HardSigmoid, Op, Sigmoid, Softplus, Swish, Tanh
+from porter.graph import Affine, Elu, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Softplus, Swish, Tanh
 
 _OF_ANY_NUMBER = frozenset({"Max", "Mean", "Min", "Sum"})
 """Operators of one value or more."""
@@ -59,10 +59,12 @@ def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
 
 
 def read_layer_norm(walk: Walk, node: OnnxNode) -> Read:
-    """LayerNormalization from an axis on: x, scale, offset."""
+    """LayerNormalization and RMSNormalization from an axis on: x, scale, offset."""
     axis = node.integer("axis", -1)
     places = range(axis, 0) if axis < 0 else range(axis, len(walk.sizes(node.inputs[0]) or ()))
-    return arithmetic.layer_norm(walk, node, node.inputs[0], _affine(node), node.real("epsilon", 1e-5), places)
+    tensors, epsilon = _affine(node), node.real("epsilon", 1e-5)
+    op = RmsNorm(epsilon) if node.op == "RMSNormalization" else LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors)
+    return arithmetic.norm_of_cells(walk, node, node.inputs[0], op, tensors, places)
 
 
 def read_group_norm(walk: Walk, node: OnnxNode) -> Read:

@@ -152,7 +152,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "HardSigmoid": unary(arithmetic.hard_sigmoid),
     "InstanceNormalization": arithmetic.read_instance_norm,
     "LRN": _response_norm,
-    "LayerNormalization": arithmetic.read_layer_norm,
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), arithmetic.read_layer_norm),
     "MatMul": arithmetic.read_matrix,
     "Mish": arithmetic.read_mish,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),

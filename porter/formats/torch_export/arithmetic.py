@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from porter.filegraph import arithmetic, arrays
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph import LocalResponseNorm, PRelu, Softplus, Tanh, ThresholdedRelu
+from porter.graph import LayerNorm, LocalResponseNorm, PRelu, RmsNorm, Softplus, Tanh, ThresholdedRelu
 
 KINDS = {
     **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
@@ -33,8 +34,16 @@ def kind_of(node: AtenNode) -> str:
     if node.op == "clamp":
         low, high = (node.arguments.get(name) is not None for name in ("min", "max"))
         return "Clip" if low and high else "Max" if low else "Min"
+    if node.op == "mean" and node.arguments.get("keepdim"):
+        return "Mean"
     plain = node.op != "rsub" and node.arguments.get("alpha", 1) == 1 and not node.arguments.get("rounding_mode")
     return KINDS.get(node.op, node.op) if plain else node.op
+
+
+def operands(node: AtenNode) -> Sequence[Operand]:
+    """A node's inputs, and the axis of a mean over one."""
+    axes = node.arguments.get("dim") if node.op == "mean" else None
+    return (*node.inputs, float(axes[0])) if isinstance(axes, list) and len(axes) == 1 else node.inputs
 
 
 def read_binary(walk: Walk, node: AtenNode) -> Read:
@@ -107,9 +116,13 @@ def read_batch_norm(walk: Walk, node: AtenNode) -> Any:
 
 
 def read_layer_norm(walk: Walk, node: AtenNode) -> Read:
+    """layer_norm and rms_norm over the last axes."""
     places = range(-len(node.arguments["normalized_shape"]), 0)
-    tensors, epsilon = _given(node, gamma="weight", beta="bias"), float(node.arguments.get("eps", 1e-5))
-    return arithmetic.layer_norm(walk, node, node.arguments["input"], tensors, epsilon, places)
+    tensors = _given(node, gamma="weight", beta="bias")
+    op: LayerNorm | RmsNorm = LayerNorm(float(node.arguments.get("eps", 1e-5)), "gamma" in tensors, "beta" in tensors)
+    if node.op == "rms_norm":
+        op = RmsNorm(node.arguments["eps"], "gamma" in tensors)
+    return arithmetic.norm_of_cells(walk, node, node.arguments["input"], op, tensors, places)
 
 
 def read_group_norm(walk: Walk, node: AtenNode) -> Read:

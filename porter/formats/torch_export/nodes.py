@@ -6,7 +6,7 @@ arithmetic op takes beside values are constants of their own, as they are in oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +23,8 @@ _OPERANDS = ("self", "other", "exponent", "a", "b", "min", "max")
 _AUTOCAST = "higher_order.wrap_with_autocast"
 _PLAIN_WRAPPERS = (_AUTOCAST, "higher_order.wrap_with_set_grad_enabled")
 """Ops that run a program in the program, and change nothing that it computes while automatic precision is off."""
+_DOUBLE = 8
+"""ScalarType."""
 UNKNOWN = ...
 """An argument of a kind that porter does not read, such as a program in the program."""
 
@@ -129,11 +131,13 @@ class _Reader:
     Attributes:
         sizes, expressions: of values that are tensors, and of those that are sizes, by name.
         known: by expression, the first value that has this size, and the place of the axis.
+        doubles: values of double precision.
         scope: what the names of its nodes begin with.
     """
 
     sizes: Mapping[str, Sizes]
     expressions: Mapping[str, int | str]
+    doubles: Collection[str]
     nodes: dict[str, AtenNode] = field(default_factory=dict)
     given: dict[str, Reference] = field(default_factory=dict)
     numbers: dict[str, Array] = field(default_factory=dict)
@@ -165,6 +169,8 @@ class _Reader:
             self.inline(inner[0], stated["inputs"], names)
             return
         arguments = {str(each["name"]): self.argument(each["arg"]) for each in stated["inputs"]}
+        if op == "rms_norm" and arguments.get("eps") is None:  # run in another type, the program would be another function
+            arguments["eps"] = float(np.finfo(np.float64 if name in self.doubles else np.float32).eps)
         for key in _OPERANDS:
             if isinstance(arguments.get(key), int | float) and not isinstance(arguments[key], bool):
                 constant = AtenNode(f"{name}.{key}", "number")
@@ -222,7 +228,8 @@ class _Reader:
 def _reader(graph: Mapping[str, Any]) -> _Reader:
     """A reader of the nodes of a graph, with the sizes of its values."""
     sizes = {str(name): tuple(_size(size) for size in stated["sizes"]) for name, stated in graph["tensor_values"].items()}
-    return _Reader(sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()})
+    doubles = {str(name) for name, stated in graph["tensor_values"].items() if stated["dtype"] == _DOUBLE}
+    return _Reader(sizes, {str(name): _size(stated) for name, stated in graph["sym_int_values"].items()}, doubles)
 
 
 def _lowers_precision(op: str, inputs: Sequence[Mapping[str, Any]]) -> bool:

@@ -62,7 +62,7 @@ READERS: Mapping[str, Reader] = {
         ("batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit", "native_batch_norm"),
         arithmetic.read_batch_norm,
     ),
-    **dict.fromkeys(("layer_norm", "native_layer_norm"), arithmetic.read_layer_norm),
+    **dict.fromkeys(("layer_norm", "native_layer_norm", "rms_norm"), arithmetic.read_layer_norm),
     **dict.fromkeys(("group_norm", "native_group_norm"), arithmetic.read_group_norm),
     "instance_norm": arithmetic.read_instance_norm,
     **dict.fromkeys(("mm", "bmm", "matmul", "addmm"), arithmetic.read_product),

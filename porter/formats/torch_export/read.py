@@ -21,7 +21,7 @@ from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_uses
 from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
-from porter.formats.torch_export.arithmetic import kind_of
+from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.nodes import AtenNode, Program, read_program
@@ -135,7 +135,7 @@ def _read_graph(
     needed = upstream((name for name, _ in ends), lambda name: [source for source, _ in nodes[name].inputs])
     live = needed & downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
-    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size))
+    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, most_bytes(size), operands)
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     rows, columns = only or (rows, columns)
     walk = begin(flow, Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns)), arrays)

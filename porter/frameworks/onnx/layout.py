@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.filegraph.names import Names
-from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, GroupNorm, LayerNorm, Node, PRelu, shapes, tensor_shapes
+from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, GroupNorm, LayerNorm, Node, PRelu, RmsNorm, shapes, tensor_shapes
 from porter.graph.ops import channels_in, is_map
 from porter.padding import ANY, Capabilities
 
@@ -72,7 +72,7 @@ def stored_shapes(graph: Graph) -> dict[str, dict[str, tuple[int, ...]]]:
     for path, roles in _stored_roles(graph).items():
         node = graph.by_path[path]
         channels = channels_in(known[node.inputs[0]])
-        ends = (1, 1) if isinstance(node.op, PRelu | ChannelScale | GroupNorm) and is_map(known[path]) else ()
+        ends = (1, 1) if isinstance(node.op, PRelu | ChannelScale | GroupNorm | RmsNorm) and is_map(known[path]) else ()
         found[path] = {role: (*held.get(path, {}).get(role, (channels,)), *ends) for role in roles}
     return found
 

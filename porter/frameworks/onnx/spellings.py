@@ -86,6 +86,19 @@ def _layer_norm(maker: NodeMaker, node: Node, op: ops.LayerNorm) -> None:
     maker.node("Transpose", path, normed, perm=(0, 3, 1, 2))
 
 
+def _rms_norm(maker: NodeMaker, node: Node, op: ops.RmsNorm) -> None:
+    """ONNX has one of its own since opset 23."""
+    path, (source,) = node.path, node.inputs
+    axes = maker.integers(f"{path}.axes", 1 + channels_axis(maker.shapes[path]))
+    squares = maker.node("Mul", maker.name(f"{path}_squares"), source, source)
+    mean = maker.node("ReduceMean", maker.name(f"{path}_mean"), squares, axes)
+    total = maker.node("Add", maker.name(f"{path}_total"), mean, maker.scalar(f"{path}.epsilon", op.epsilon))
+    root = maker.node("Sqrt", maker.name(f"{path}_root"), total)
+    normed = maker.node("Div", maker.name(f"{path}_norm") if op.scale else path, source, root)
+    if op.scale:
+        maker.node("Mul", path, normed, *_trained(maker, node, "gamma"))
+
+
 def _group_norm(maker: NodeMaker, node: Node, op: ops.GroupNorm) -> None:
     """ONNX's own of opset 18 has numbers for each group, so instances are normalised whose channels are the groups."""
     path, (source,), groups = node.path, node.inputs, op.groups
@@ -345,6 +358,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Dense: _dense,
     ops.BatchNorm: _plain("BatchNormalization", lambda op: {"epsilon": float(op.epsilon)}, ("gamma", "beta", "mean", "variance")),
     ops.LayerNorm: _layer_norm,
+    ops.RmsNorm: _rms_norm,
     ops.GroupNorm: _group_norm,
     ops.LocalResponseNorm: _local_response_norm,
     ops.ChannelScale: _channel_scale,

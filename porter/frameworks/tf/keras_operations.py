@@ -159,6 +159,7 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     "ones_like": _named("ones_like"),
     "repeat": _named("repeat", "repeats", "axis"),
     "reshape": _named("reshape", "newshape", shape="newshape"),
+    "rms_normalization": _named("rms_normalization", "axis", "epsilon"),
     "roll": _named("roll", "shift", "axis"),
     "split": _named("split", "indices_or_sections", "axis"),
     "square": _named("square"),

@@ -48,6 +48,18 @@ def _norm(op: Any) -> Mapping[str, Any]:
     return {"axis": -1, "epsilon": op.epsilon, "scale": op.scale, "center": op.center}
 
 
+def _rms_norm(maker: LayerMaker, op: ops.RmsNorm, name: str, inputs: list[Any]) -> Any:
+    """Keras's layer always has a scale."""
+    if not hasattr(import_keras().layers, "RMSNormalization"):
+        raise GraphError("this version of Keras has no RMSNormalization", where=name, next="install Keras 3.9 or later")
+    if not op.scale:
+        return maker.operation("rms_normalization", name, inputs[0], axis=-1, epsilon=op.epsilon)
+    layer = maker.layer("RMSNormalization", name, axis=-1, epsilon=op.epsilon)
+    value = layer(inputs[0])
+    maker.fill(layer, "scale")
+    return value
+
+
 def _activation(function: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any]) -> Any:
     return maker.layer("Activation", name, activation=function)(inputs[0])
 
@@ -272,6 +284,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
     ops.BatchNorm: _layer("BatchNormalization", lambda op: {**_norm(op), "momentum": 1 - op.momentum}),
     ops.LayerNorm: _layer("LayerNormalization", _norm),
+    ops.RmsNorm: _rms_norm,
     ops.GroupNorm: _layer("GroupNormalization", lambda op: {**_norm(op), "groups": op.groups}),
     ops.LocalResponseNorm: _local_response_norm,
     ops.ChannelScale: _channel_scale,

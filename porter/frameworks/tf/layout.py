@@ -42,6 +42,7 @@ COUNTER_NAMES: Mapping[str, str] = {
     "SeparableConv2D": "separable_conv2d",
     "BatchNormalization": "batch_normalization",
     "LayerNormalization": "layer_normalization",
+    "RMSNormalization": "rms_normalization",
     "GroupNormalization": "group_normalization",
     "PReLU": "p_re_lu",
     "Dense": "dense",
@@ -64,6 +65,7 @@ _CLASSES: Mapping[type[Op], str] = {
     ops.Dense: "Dense",
     ops.BatchNorm: "BatchNormalization",
     ops.LayerNorm: "LayerNormalization",
+    ops.RmsNorm: "RMSNormalization",
     ops.GroupNorm: "GroupNormalization",
     ops.ChannelScale: "DepthwiseConv2D",
     ops.PRelu: "PReLU",
@@ -87,6 +89,8 @@ def variable_name(op: Op, role: str) -> str:
     """The variable of the layer that `keras_class` names, for a role of an op's tensors."""
     if isinstance(op, ops.ChannelScale):
         return {"gamma": "kernel", "beta": "bias"}[role]
+    if isinstance(op, ops.RmsNorm):
+        return "scale"
     return "kernel" if role == "value" else _STATISTICS.get(role, role)
 
 

@@ -46,9 +46,15 @@ class LayerMaker:
         for variable, array in self.weights.get(name, {}).items():
             of_channels = kind == "DepthwiseConv2D" and variable == "kernel"
             attribute = "depthwise_initializer" if of_channels else f"{variable}_initializer"
-            self._initializers.append((layer, attribute, getattr(layer, attribute)))
-            setattr(layer, attribute, partial(self._variable, array))
+            if hasattr(layer, attribute):  # otherwise see `fill`
+                self._initializers.append((layer, attribute, getattr(layer, attribute)))
+                setattr(layer, attribute, partial(self._variable, array))
         return layer
+
+    def fill(self, layer: Any, variable: str) -> None:
+        """Gives a variable its numbers that its class makes of ones, whatever initializers a layer has."""
+        held = getattr(layer, variable)
+        held.assign(self._variable(self.weights[layer.name][variable], held.shape, held.dtype))
 
     def _variable(self, array: Array, shape: tuple[int, ...], dtype: Dtype) -> Any:
         """What a variable begins with, instead of random numbers."""

@@ -158,6 +158,13 @@ class LayerNorm2d(nn.LayerNorm):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+class RMSNorm2d(nn.RMSNorm):
+    """Division by the root of the mean square of the channels of each cell of a map."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
 class CroppedConvTranspose2d(nn.ConvTranspose2d):
     """A transposed convolution without the columns and rows `crop`: left, right, top, bottom.
 

@@ -20,6 +20,7 @@ from porter.graph import (
     Node,
     Op,
     PRelu,
+    RmsNorm,
     Tokens,
     channels_of,
 )
@@ -54,6 +55,7 @@ _NAMES: Mapping[type[Op], Mapping[str, str]] = {
     Dense: _LAYER,
     BatchNorm: {**_TRAINED, "mean": "running_mean", "variance": "running_var", "batches": "num_batches_tracked"},
     LayerNorm: _TRAINED,
+    RmsNorm: {"gamma": "weight"},
     GroupNorm: _TRAINED,
     ChannelScale: _TRAINED,
     PRelu: {"alpha": "weight"},

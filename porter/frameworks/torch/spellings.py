@@ -42,7 +42,8 @@ GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "glob
 MAP_OF_FEATURES = Layer("Unflatten", {"dim": 1, "unflattened_size": (-1, 1, 1)})
 """Features as a map of one cell."""
 WITH_TENSORS = frozenset(
-    {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "LayerNorm2d", "GroupNorm", "ChannelScale", "PReLU"}
+    {"BatchNorm1d", "BatchNorm2d", "LayerNorm", "LayerNorm2d", "RMSNorm", "RMSNorm2d", "GroupNorm"}
+    | {"ChannelScale", "PReLU"}
     | {"Conv2d", "ConvTranspose2d", "CroppedConvTranspose2d", "Linear", "AddArray", "MultiplyArray", "Tokens"}
 )
 """Kinds that have entries in a state_dict."""
@@ -68,6 +69,11 @@ def _batch_norm(op: ops.BatchNorm, shape: Shape) -> Layer:
 def _layer_norm(op: ops.LayerNorm, shape: Shape) -> Layer:
     kind = "LayerNorm2d" if is_map(shape) else "LayerNorm"
     return Layer(kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale or op.center})
+
+
+def _rms_norm(op: ops.RmsNorm, shape: Shape) -> Layer:
+    kind = "RMSNorm2d" if is_map(shape) else "RMSNorm"
+    return Layer(kind, {"normalized_shape": _channels(shape), "eps": op.epsilon, "elementwise_affine": op.scale})
 
 
 def _group_norm(op: ops.GroupNorm, shape: Shape) -> Layer:
@@ -173,6 +179,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Dense: lambda op, shape: Layer("Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}),
     ops.BatchNorm: _batch_norm,
     ops.LayerNorm: _layer_norm,
+    ops.RmsNorm: _rms_norm,
     ops.GroupNorm: _group_norm,
     ops.LocalResponseNorm: lambda op, shape: Layer(
         "LocalResponseNorm", {"size": op.size, "alpha": op.alpha * op.size, "beta": op.beta, "k": op.bias}

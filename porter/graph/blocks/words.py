@@ -15,13 +15,14 @@ _NUMBERED_BY_FRAMEWORKS = (
     "depthwiseconv2d depthwiseconv2dnative div elu flatten fusedbatchnorm fusedbatchnormv3 gelu gemm globalaveragepool "
     "globalaveragepooling2d globalmaxpool globalmaxpooling2d groupnorm groupnormalization hardsigmoid hardswish identity "
     "instancenormalization lambda layernormalization leakyrelu linear matmul maximum maxpool maxpool2d maxpooling2d mean "
-    "minimum mul multiply pad prelu relu relu6 reshape selu separableconv2d sigmoid silu softmax softplus softsign squeeze "
-    "sub subtract swish tanh thresholdedrelu upsampling2d zeropadding2d"
+    "minimum mul multiply pad prelu relu relu6 reshape rmsnorm rmsnormalization selu separableconv2d sigmoid silu softmax "
+    "softplus softsign squeeze sub subtract swish tanh thresholdedrelu upsampling2d zeropadding2d"
 )
 _STEPS = ("convolution", "depthwise", "readvariableop")
 _SHORT = {
     "batch_norm": "norm",
     "layer_norm": "norm",
+    "rms_norm": "norm",
     "group_norm": "norm",
     "max_pool": "pool",
     "avg_pool": "pool",

@@ -79,6 +79,20 @@ class LayerNorm(Op, name="layer_norm"):
 
 
 @dataclass(frozen=True)
+class RmsNorm(Op, name="rms_norm"):
+    """x / sqrt(mean of squares + epsilon) over the channels of each cell of a map or an array, times gamma."""
+
+    epsilon: Share
+    scale: Flag = True
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return expect_known_channels(inputs[0])
+
+    def tensors(self, channels: int) -> Tensors:
+        return _trained(self.scale, False, channels)
+
+
+@dataclass(frozen=True)
 class GroupNorm(Op, name="group_norm"):
     """(x - mean) / sqrt(variance + epsilon) over all cells of a group of channels, times gamma, plus beta.
 

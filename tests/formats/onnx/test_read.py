@@ -88,6 +88,9 @@ CASES = {
     "norm of the channels in parts of tf2onnx": "m = ReduceMean <axes=[1]> (x) n = Neg (m) d = Sub (x, m) p = Mul (d, d) "
     "v = ReduceMean <axes=[1]> (p) e = Add (v, half) r = Sqrt (e) i = Reciprocal (r) g = Mul (i, along) a = Mul (x, g) "
     "b = Mul (n, g) y = Add (a, b)",
+    "norms by the root": "p = Pow (x, two) m = ReduceMean <axes=[1]> (p) e = Add (m, half) r = Sqrt (e) d = Div (x, r) "
+    "s = Mul (d, d) v = ReduceMean <axes=[1]> (s) a = Add (v, half) q = Sqrt (a) i = Reciprocal (q) n = Mul (d, i) "
+    "y = Mul (n, along)",
     "norms of groups": "g = Reshape (x, thirds) n = InstanceNormalization <epsilon=0.01> (g, ones3, zeros3) s = Shape (x) "
     "r = Reshape (n, s) m = Mul (r, along) a = Add (m, along) i = InstanceNormalization <epsilon=0.1> (a, gamma, beta) "
     "y = GroupNormalization <num_groups=6, epsilon=0.01> (i, gamma, beta)",

@@ -16,6 +16,7 @@ from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.ops import INNER, READERS, VIEWS
+from porter.formats.torch_export.read import tap_of
 from porter.frameworks.torch.engine import build_file, run_reference
 from porter.padding import ANY
 from tests.filegraph.values import values_of
@@ -83,6 +84,10 @@ CASES: dict[str, Case] = {
     "norm": lambda m, x: F.batch_norm(x, m.mean, m.variance, m.gamma, m.beta, eps=0.01),
     "norm without scale": lambda m, x: F.batch_norm(x, m.mean, m.variance),
     "norm of the channels": lambda m, x: F.layer_norm(x.permute(0, 2, 3, 1), (6,), m.gamma, m.beta).permute(0, 3, 1, 2),
+    "norms by the root": lambda m, x: F.rms_norm(F.rms_norm(x.permute(0, 2, 3, 1) * 1e-3, (6,), eps=1e-6), (6,), m.gamma, 0.01),
+    "norms by the root, in parts": lambda m, x: (
+        x * (x**2).mean(1, keepdim=True).add(0.1).rsqrt() * m.along + x / (x * x).mean([1], keepdim=True).add(1e-6).sqrt()
+    ),
     "norms of groups": lambda m, x: F.group_norm(F.group_norm(x.relu(), 3, m.gamma, m.beta, 0.01), 1) + F.group_norm(x, 2, m.gamma),
     "norm of responses": lambda m, x: responding(x, m.along, m.along * 2),
     "lengths": lambda m, x: x / x.norm(p=2, dim=1, keepdim=True) + x.norm(p=2, dim=3, keepdim=True),
@@ -204,6 +209,18 @@ def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tm
         theirs = run_reference(build_file(checkpoint, dtype, ANY), image.numpy(), taps)  # type: ignore[arg-type]
         for node, value in theirs.items():
             assert values[node].shape == value.shape and np.abs(values[node] - value).max() <= limit * np.abs(value).max(), node
+
+
+def test_an_epsilon_that_is_not_stated_is_that_of_the_type_in_which_the_program_was_made(tmp_path: Path) -> None:
+    cases: dict[str, Case] = {"norm": lambda m, x: F.rms_norm(x.permute(0, 2, 3, 1) * 1e-3, (6,))}
+    image = torch.randn(2, 6, *SIZE, generator=torch.Generator().manual_seed(1))
+    checkpoint = read_checkpoint(export(model := Ops(cases).eval(), image, tmp_path)[0])
+    assert checkpoint.graph is not None
+    (end,) = checkpoint.graph.outputs
+    value = values_of(checkpoint.graph, checkpoint.tensors, image.double().numpy())[end]
+    assert np.abs(value - model(image)[0].numpy()).max() <= 1e-6
+    theirs = run_reference(build_file(checkpoint, "float64", ANY), image.numpy(), {end: tap_of("rms_norm")})
+    assert np.abs(value - theirs[end]).max() <= 1e-12
 
 
 def test_cells_that_torch_does_not_repeat_equally_often_are_refused_by_name(tmp_path: Path) -> None:

@@ -243,6 +243,8 @@ def _norms() -> Iterator[Case]:
         "y = Transpose <perm=[0, 3, 1, 2]> (n)",
         17,
     )
+    for stated in ("", "epsilon=0.01, axis=3"):
+        yield Case("RMSNormalization", f"y = RMSNormalization {stated and f'<{stated}>'} (x, gw)", 23)
     yield Case("GroupNormalization", "y = GroupNormalization <num_groups=3> (x, g3, h3)", 18, 20)
     yield Case("GroupNormalization", "y = GroupNormalization <num_groups=6, epsilon=0.01> (x, gamma, beta)", 18)
     yield Case("GroupNormalization", "y = GroupNormalization <num_groups=3, epsilon=0.01> (x, gamma, beta)", 21)

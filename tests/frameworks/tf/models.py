@@ -60,6 +60,7 @@ from porter.graph import (
     Relu6,
     Resize,
     ResizeLike,
+    RmsNorm,
     SliceChannels,
     Softmax,
     Softplus,
@@ -181,7 +182,8 @@ def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
     activations = [(name, op, ("one/channel" if name == "one" else "norm",)) for name, op in each.items()]
     places: list[tuple[str, Op, tuple[str, ...]]] = [
         ("transposed", ConvTranspose(8, Window((3, 2), (2, 3), (2, 1)), (1, 3, -1, 2), groups=2, bias=True), (source,)),
-        ("norm", LayerNorm(1e-3), ("transposed",)),
+        ("root", RmsNorm(1e-3), ("transposed",)),
+        ("norm", LayerNorm(1e-3), ("root",)),
         ("one/channel", SliceChannels(3, 4), ("norm",)),
         *activations,
         ("join", Concat(), tuple(each)),
@@ -232,7 +234,8 @@ def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
         ("tf", Flatten(2, 3, "HWC"), ("cells",)),
         ("flat", Concat(), ("torch", "tf", "most/list")),
         ("flat/prelu", PRelu(), ("flat",)),
-        ("flat/norm", LayerNorm(1e-3, scale=False), ("flat/prelu",)),
+        ("flat/root", RmsNorm(1e-3, scale=False), ("flat/prelu",)),
+        ("flat/norm", LayerNorm(1e-3, scale=False), ("flat/root",)),
         ("flat/scale", ChannelScale(), ("flat/norm",)),
         ("map", AsMap(), ("flat/scale",)),
         ("scale", ChannelScale(bias=True), ("map",)),

@@ -57,6 +57,7 @@ from porter.graph import (
     ReduceAxis,
     Resize,
     ResizeLike,
+    RmsNorm,
     SliceChannels,
     Softplus,
     ThresholdedRelu,
@@ -77,6 +78,7 @@ PLAIN = tuple(op() for op in OPS.values() if op.__module__ == activations.__name
 OF_VALUES: tuple[Op, ...] = (
     *(Affine((0.5,), (1 / 3,)), BatchNorm(1e-3, 0.1, scale=False), LayerNorm(1e-6), LayerNorm(1e-3, scale=False)),
     *(LayerNorm(1e-3, center=False), LayerNorm(0.1, scale=False, center=False), ChannelScale(), ChannelScale(bias=True)),
+    *(RmsNorm(1e-6), RmsNorm(0.1, scale=False)),
     *(GroupNorm(2, 1e-3), GroupNorm(1, 1e-5, scale=False), GroupNorm(4, 0.1, center=False)),
     *(
         ThresholdedRelu(0.3),
