@@ -14,12 +14,12 @@ from porter.frameworks import Tensors
 from porter.graph import site_of, tensor_shapes
 from porter.port import Port
 from porter.verification.bounds import farthest
-from porter.verification.evidence import NOT_FINITE, excitement
+from porter.verification.evidence import excitement
 from porter.verification.inputs import ROUGHNESS, SIGNED, SMOOTH, InputRange, Roughness, make_images, make_telling, ranges
 from porter.verification.numbers import norms
 from porter.verification.parity import compare
 from porter.verification.references import Source
-from porter.verification.results import Parity
+from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
 
@@ -105,7 +105,8 @@ class Check:
             ending: applied to the port's logits, where the source shows what comes after them.
         """
         parities, batches = self._compared(source, sizes, ending)
-        if self.rough != SMOOTH and (NOT_FINITE in (parities[-1].silent or "") or _is_chaotic(parities, source, batches)):
+        grows = NOT_FINITE in (parities[-1].silent or "") and not any(parity.infinite for parity in parities)
+        if self.rough != SMOOTH and (grows or _is_chaotic(parities, source, batches)):
             return replace(self, rough=ROUGHNESS[ROUGHNESS.index(self.rough) + 1]).against(source, sizes, ending)
         computing = {node.path for node in self.port.graph.nodes if site_of(node.op)} | tensor_shapes(self.port.graph).keys()
         hidden = computing & set(parities[-1].uncompared)

@@ -9,12 +9,12 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.graph import Clip, Graph, HardSigmoid, Relu, Relu6, Sigmoid, Softmax, Tanh
+from porter.verification.results import NOT_FINITE
 
 LEAST = 1e-6
 """The least variation that tells. Against the limit in float64, 1e-10 of all, a change of 1e-4 in what varies is then found."""
 _SAMPLED = 4096
 """Numbers of one value that its variation is measured on."""
-NOT_FINITE = "is not finite"
 _SATURATED = 1 << 16
 """Numbers of an output that are looked at to see whether it is saturated."""
 _SQUASHING = (Softmax, Sigmoid, HardSigmoid, Tanh, Relu, Relu6, Clip)

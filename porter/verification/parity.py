@@ -17,11 +17,11 @@ from porter.base.errors import CheckFailed, UsageError
 from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
-from porter.verification.evidence import NOT_FINITE, Samples, silence, unexcited
+from porter.verification.evidence import Samples, silence, unexcited
 from porter.verification.memory import release, trim
 from porter.verification.numbers import Norms, distance, norms, top_margin
 from porter.verification.references import Source
-from porter.verification.results import Distance, FirstBad, NodeDistance, Parity
+from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
 
 FLOAT64_LIMIT = 1e-10
 """Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is above 1e-4."""

@@ -12,6 +12,8 @@ from pydantic import BeforeValidator, Field
 from porter.base.dtypes import Dtype
 from porter.port import OWN_BUILD
 
+NOT_FINITE = "is not finite"
+
 Amount = Annotated[float, BeforeValidator(lambda value: inf if value is None else value)]
 """A number of which JSON has null where it is infinite or undefined, which is read as infinite."""
 
@@ -119,6 +121,11 @@ class Parity:
     def proves(self) -> bool:
         """Whether the reference is one that porter did not write, and the port is its function."""
         return self.ok and self.reference != OWN_BUILD
+
+    @property
+    def infinite(self) -> bool:
+        """Whether an output of the reference is infinite or undefined in float64, where no image is too large for right weights."""
+        return self.dtype == "float64" and NOT_FINITE in (self.silent or "")
 
     @property
     def argmax(self) -> str | None:
