@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import PorterError
-from porter.verification.inputs import FALLBACKS
+from porter.verification.inputs import FALLBACKS, InputRange
 from tests.mutation.judge import MOVED, Judge
 from tests.mutation.memory import ask, with_function
 from tests.mutation.mistakes import Mutant, plant, right
@@ -47,21 +47,33 @@ class Outcome:
 
 def trials(subject: Subject, kinds: Sequence[str], count: int, index: int | None = None) -> Iterator[Outcome]:
     """The right port, and `count` mutants of it, or the one at `index` only."""
+    outcomes, fed = rights(subject, index is None)
+    yield from outcomes
+    if fed is not None:
+        yield from mutants(subject, fed, kinds, range(count) if index is None else (index,))
+
+
+def rights(subject: Subject, also_rewritten: bool = True) -> tuple[list[Outcome], InputRange | None]:
+    """The right port, as it is and written otherwise, and on which inputs it was proved; None if it was not."""
     found, said = ask(subject.port, subject.source)
     if found is None or not found.ok:
         fair = found is not None and found.proof.silent is not None and _tells_nothing(subject, str(found.proof.silent))
-        yield Outcome(subject.key, -1, "none", "", "right, not provable" if fair else "right, refused", said, 0.0)
-        return
-    yield Outcome(subject.key, -1, "none", "", "right", said, 0.0)
-    for what, rewritten in rewrites(subject.port) if index is None else ():
+        return [Outcome(subject.key, -1, "none", "", "right, not provable" if fair else "right, refused", said, 0.0)], None
+    outcomes = [Outcome(subject.key, -1, "none", "", "right", said, 0.0)]
+    for what, rewritten in rewrites(subject.port) if also_rewritten else ():
         other, said = ask(rewritten, subject.source)
         fine = other is not None and other.ok
-        yield Outcome(subject.key, -2, f"right: {what}", "", "right" if fine else "right, refused", said, 0.0)
+        outcomes.append(Outcome(subject.key, -2, f"right: {what}", "", "right" if fine else "right, refused", said, 0.0))
+    return outcomes, found.fed
+
+
+def mutants(subject: Subject, fed: InputRange, kinds: Sequence[str], indices: Iterable[int]) -> Iterator[Outcome]:
+    """What becomes of mistakes of these kinds in the right port, which was proved on inputs of the range `fed`."""
     graph, tensors = subject.port.graph, subject.port.held
     native = subject.port.plan.only_size or subject.port.record.input.native_size
-    judge = Judge(graph, tensors, subject.taken or found.fed, subject.sizes, subject.seed)
+    judge = Judge(graph, tensors, subject.taken or fed, subject.sizes, subject.seed)
     function = right(graph, tensors, native)
-    for at in range(count) if index is None else (index,):
+    for at in indices:
         rng = np.random.default_rng([subject.seed, at])
         for kind in rng.permutation(list(kinds)):
             mutant = plant(function, str(kind), KINDS[str(kind)], rng)
