@@ -12,8 +12,12 @@ from typing import Any
 CLASSES = 21
 
 
-def torch_model(name: str, zoo: str, side: int) -> Any:
-    """A model of `torchvision` or `timm`, in eval mode; its norms see images of `side` rows and columns."""
+def torch_model(name: str, zoo: str, side: int, **stated: Any) -> Any:
+    """A model of `torchvision` or `timm`, in eval mode; its norms see images of `side` rows and columns.
+
+    Args:
+        stated: what timm is told besides.
+    """
     import torch
     from torch import nn
 
@@ -24,12 +28,12 @@ def torch_model(name: str, zoo: str, side: int) -> Any:
     if zoo == "timm":
         import timm
 
-        model = timm.create_model(name, num_classes=CLASSES, exportable=True)
+        model = timm.create_model(name, num_classes=CLASSES, **{"exportable": True, **stated})
     else:
         plain = {"aux_logits": False, "init_weights": False} if name in ("inception_v3", "googlenet") else {}
         model = getattr(models, name)(weights=None, num_classes=CLASSES, **plain)
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    images = torch.randn(8, 3, side, side)
+    images = torch.randn(8 if side < 400 else 2, 3, side, side)
     with torch.no_grad():
         for path, parameter in model.named_parameters():
             if (parameter.ndim == 1 and path.endswith("weight")) or "gamma" in path or "layer_scale" in path:
