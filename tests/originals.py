@@ -65,6 +65,13 @@ def slim_inception(image: Pixels, size: int, fraction: float) -> Values:
     return values
 
 
+def vit_jax(image: Pixels, size: int) -> Values:
+    """google-research/vision_transformer, vit_jax/input_pipeline.py, get_data in mode "test"."""
+    tf: Any = import_tensorflow()
+    values: Values = ((tf.image.resize(image, [size, size]) - 127.5) / 127.5).numpy()
+    return values
+
+
 def slim_vgg(image: Pixels, size: int, crop: int) -> Values:
     """research/slim/preprocessing/vgg_preprocessing.py, preprocess_for_eval."""
     tf: Any = import_tensorflow()

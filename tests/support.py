@@ -15,7 +15,6 @@ from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
 from porter.fitting.naming import tensor_names
-from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, shapes, site_of
 from porter.padding import Convention
@@ -67,14 +66,14 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes:
     """The stand-in weights under the zoo's own names and in its framework's axis order."""
     recipe = find_recipe(variant, recipes)
     member = recipe.member(variant, zoo_name)
-    framework, graph = get_destination(member.zoo.framework), standin_graph(variant, zoo_name, classes, recipes)
+    dialect, graph = get_dialect(member.zoo.framework), standin_graph(variant, zoo_name, classes, recipes)
     layers = layer_names(member, graph)
     tensors: dict[str, Array] = {}
     for path, roles in standin_tensors(variant, zoo_name, classes, recipes).items():
         node = graph.by_path[path]
-        names = tensor_names(get_dialect(framework.NAME), graph, path, layers[path])
+        names = tensor_names(dialect, graph, path, layers[path])
         for role, array in roles.items():
-            stored = get_dialect(framework.NAME).from_canonical(graph, node, role, array)
+            stored = dialect.from_canonical(graph, node, role, array)
             if layers[path].bare:  # a transformer's tokens and positions have an axis for the images of a batch
                 stored = stored[np.newaxis]
             if role == "kernel" and "conv1x1_to_dense" in layers[path].transforms:

@@ -26,7 +26,7 @@ OTHER_SIZES = {
     ("mobilenet_v1_0.25", "keras"): (61, 64),  # its pads of (0, 1) round odd rows down: 61, 31, 15, 7, 3
     **dict.fromkeys((("vgg16", "keras"), ("vgg11_bn", "torchvision")), (225, 231)),
     ("vgg11_bn", "timm"): (225, 263),
-    **{("vit_b_32", zoo): (224, 224) for zoo in ("torchvision", "timm")},
+    **{("vit_b_32", zoo): (224, 224) for zoo in ("torchvision", "timm", "vit_jax")},
     **{("xception", zoo): (107, 96) for zoo in ("keras", "timm")},
     **{("inception_v3", zoo): (107, 96) for zoo in ("keras", "slim", "tensornets", "torchvision", "timm")},
 }
@@ -88,6 +88,7 @@ CASES = {
     ("vgg11_bn", "timm"): TORCH,
     ("vit_b_32", "torchvision"): BOTH,
     ("vit_b_32", "timm"): TORCH,
+    ("vit_b_32", "vit_jax"): TORCH,
     ("wide_resnet50_2", "tensornets"): TORCH,
     ("wide_resnet50_2", "torchvision"): TORCH,
     ("xception", "keras"): BOTH,
@@ -148,6 +149,7 @@ SILENT = {
     ("vgg", "torchvision"): ("/flatten",),
     ("vit", "torchvision"): ("/cells", "/token", "/first", "/qkv", "/attention", "/add1"),
     ("vit", "timm"): ("/token", "/first", "/add1"),
+    ("vit", "vit_jax"): ("/token", "/first", "/query", "/key", "/value", "/add1"),
     ("xception", "keras"): ("/depthwise",),
 }
 """Ends of the paths that a zoo's code computes in no layer or operation of their own, so that they cannot be compared."""

@@ -31,6 +31,9 @@ def published_like(
         )
     if member.zoo.reference == "tensornets":
         return write_tensornets(folder / f"{variant}.npz", variant, recipes, size)
+    if member.zoo.framework == "jax":
+        np.savez(folder / f"{variant}.npz", **source_checkpoint(variant, zoo_name, recipes=recipes).tensors)
+        return folder / f"{variant}.npz"
     if member.zoo.framework == "torch" and member.zoo.reference is None:
         import torch
 

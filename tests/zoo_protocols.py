@@ -84,6 +84,8 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
     if use.zoo in ("torchvision", "torchvision_v2"):
         variant = use.variants[0]
         return originals.torchvision_preset(variant, "IMAGENET1K_V2" if use.zoo.endswith("v2") else "IMAGENET1K_V1")(image)
+    if use.zoo.startswith("vit_jax"):
+        return originals.vit_jax(np.asarray(image), protocol.size).transpose(2, 0, 1)
     if use.zoo == "akamaster":
         return originals.akamaster_preset(image)
     return originals.timm_preset(TIMM[use.architecture, use.zoo])(image)

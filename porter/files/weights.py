@@ -28,6 +28,14 @@ Digests = Mapping[Path, Mapping[str, str]]
 """Of each file, its digests in hex by algorithm: `sha256`, `md5`."""
 
 
+def _scheme(url: str) -> str:
+    """Empty of what is no address, such as one with a bracket that does not close."""
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        return ""
+
+
 @dataclass(frozen=True)
 class WeightsFile:
     """A file that a zoo publishes.
@@ -58,7 +66,7 @@ class WeightsFile:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[\w+-][\w.+-]*", self.name):
             raise RecipeError(f"'name' is a plain file name, got '{self.name}'", key="name")
-        if self.url is not None and urlsplit(self.url).scheme not in ("https", "http", "file"):
+        if self.url is not None and _scheme(self.url) not in ("https", "http", "file"):
             raise RecipeError(f"'url' begins with https://, http:// or file://, got '{self.url}'", key="url")
         wheel = None if self.pypi is None else _PYPI.fullmatch(self.pypi)
         if self.pypi is not None and wheel is None:

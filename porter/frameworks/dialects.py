@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from porter.graph import Graph, Node
+from porter.graph import Graph, Node, channels_of
 
 if TYPE_CHECKING:
     from porter.base.dtypes import Array
@@ -49,9 +49,15 @@ class Dialect(Protocol):
         """The inverse of `to_canonical`."""
 
 
-_DIALECTS = {"tf": "porter.frameworks.tf.dialect", "torch": "porter.frameworks.torch.dialect"}
+_DIALECTS = {name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "jax")}
 
 
 def get_dialect(framework: str) -> Dialect:
     """The dialect of a framework's code. This imports no framework."""
     return cast(Dialect, import_module(_DIALECTS[framework]))
+
+
+def without_batch(graph: Graph, node: Node, array: Array) -> Array:
+    """A trained array without the axis for images that the parameters of transformers have, which are added to a batch."""
+    axes = len(node.op.tensors(channels_of(graph)[node.inputs[0]])["value"])
+    return array[0] if array.ndim > axes and array.shape[0] == 1 else array

@@ -74,7 +74,7 @@ class Inspection:
     def framework(self) -> str | None:
         """Whose own format the file has, or which framework a port is for; None if several frameworks write such files."""
         format = FORMATS.get(self.checkpoint.format)
-        return format.framework if format else self.checkpoint.dialect
+        return (format.framework if format else None) or self.checkpoint.dialect
 
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it; its matches are `match` and those that are `close`."""

@@ -29,7 +29,7 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[FileGraphSource | Re
     if checkpoint.graph is not None:
         yield FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
     if member is not None and fit.reference_names and member.zoo.reference is not None:
-        yield zoo_reference(get_engine(member.zoo.framework), member.zoo, member.variant, checkpoint, fit)
+        yield zoo_reference(member.zoo, member.variant, checkpoint, fit)
 
 
 def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:

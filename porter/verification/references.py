@@ -13,7 +13,7 @@ from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, own_checkpoint
-from porter.frameworks import Classifier, Destination, Engine, Tensors
+from porter.frameworks import Classifier, Destination, Engine, Tensors, get_engine
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Dense, GlobalAvgPool, Graph, Node, Relu6, channels_of
 from porter.graph.plan import Plan, make_plan
@@ -100,7 +100,7 @@ class Reference:
         return _without_first(whole) if output == self.without_background else whole
 
 
-def zoo_reference(engine: Engine, zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
+def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
     """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its features."""
     tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
     if fit.stand_in is not None:
@@ -108,9 +108,10 @@ def zoo_reference(engine: Engine, zoo: Zoo, variant: str, checkpoint: Checkpoint
         tensors, classes = {**tensors, **fit.stand_in.tensors}, channels_of(fit.graph)[fit.stand_in.path]
     own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
     name = str(zoo.reference)
+    implementation = get_implementation(name)
     return Reference(
-        engine,
-        get_implementation(name),
+        get_engine(implementation.engine or zoo.framework),
+        implementation,
         name,
         variant,
         classes,

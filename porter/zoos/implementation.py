@@ -48,7 +48,7 @@ class Build(Protocol):
         """A zoo's own model of `variant`, for an input of `size` (rows, columns), giving logits, with the weights of `checkpoint`,
         loaded by its own names and in its own axis order. So porter's mapping is not part of the reference.
 
-        Its framework runs it (porter.frameworks.Engine.run_reference).
+        Its framework, or its `engine`, runs it (porter.frameworks.Engine.run_reference).
 
         Args:
             options: the recipe's options that differ from the zoo's own.
@@ -112,12 +112,14 @@ class Implementation:
         variables: shapes of its variables by name, for a variant and a number of classes, in the order in which it makes them, if
             its loader ignores the names in a file and uses their places; otherwise None.
         stock: if `--stock` writes its names.
+        engine: what runs its models, if that is not the zoo's framework.
     """
 
     build: Build
     runs_at_any_size: Callable[[str], bool]
     variables: Callable[[str, int], Mapping[str, tuple[int, ...]]] | None = None
     stock: StockLibrary | None = None
+    engine: str | None = None
 
 
 _MODULES = {
@@ -128,6 +130,7 @@ _MODULES = {
     "torchvision": "porter.zoos.torchvision",
     "timm": "porter.zoos.timm",
     "timm_tf": "porter.zoos.timm_tf",
+    "timm_jax": "porter.zoos.timm_jax",
 }
 
 

@@ -123,6 +123,9 @@ TIMM: Mapping[str, Call] = {
     "xception": ("legacy_xception", {}),
 }
 
+TIMM_JAX: Mapping[str, Call] = {variant: call for variant, call in TIMM.items() if variant.startswith("vit_")}
+"""timm's models that load Google's files of JAX themselves."""
+
 _LIKE_TF: Mapping[str, Any] = {"pad_type": "same", "bn_eps": 1e-3}
 """What timm's own tf_ models set."""
 TIMM_TF: Mapping[str, Call] = {
@@ -154,6 +157,7 @@ UNLIKE_TIMM: Mapping[str, str] = {
 REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "tf": {"keras": KERAS, "keras_applications": KERAS_APPLICATIONS, "tf_slim": TF_SLIM, "tensornets": TENSORNETS},
     "torch": {"torchvision": TORCHVISION, "timm": TIMM, "timm_tf": TIMM_TF},
+    "jax": {"timm_jax": TIMM_JAX},
 }
 """By framework and reference, the variants."""
 
@@ -165,5 +169,5 @@ STOCK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 models compute.
 """
 
-DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision"}
+DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision", "jax": "vit_jax"}
 """By framework, the zoo that its name stands for after `--from`, and whose library has its stock classes."""

@@ -14,7 +14,6 @@ import pytest
 import porter
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting import naming
-from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.identify import matching
@@ -38,16 +37,16 @@ def named(variant: str, zoo_name: str, generation: str | None) -> Checkpoint:
     """All tensors of a variant under a zoo's names, without values."""
     recipe = find_recipe(variant)
     member = recipe.member(variant, zoo_name)
-    framework, graph = get_destination(member.zoo.framework), expand(member)
+    dialect, graph = get_dialect(member.zoo.framework), expand(member)
     layers = layer_names(member, graph, generation)
     tensors = {}
     for path, roles in tensor_shapes(graph).items():
-        names = get_dialect(framework.NAME).tensor_names(graph, graph.by_path[path], layers[path].name)
+        names = naming.tensor_names(dialect, graph, path, layers[path])
         for role, shape in roles.items():
             rows = shape[0] + (role in ("kernel", "bias") and "drop_background" in layers[path].transforms and shape[0] == 1000)
             array = np.broadcast_to(np.float32(0), (rows, *shape[1:]))
             array = undo_transforms([name for name in layers[path].transforms if name == "depthwise_to_grouped"], role, array)
-            tensors[names[role][0]] = get_dialect(framework.NAME).from_canonical(graph, graph.by_path[path], role, array)
+            tensors[names[role][0]] = dialect.from_canonical(graph, graph.by_path[path], role, array)
     return Checkpoint(Path("a file"), "memory", member.zoo.framework, tensors)
 
 

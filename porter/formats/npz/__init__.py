@@ -1,4 +1,4 @@
-"""numpy's .npz, as TensorNets writes it."""
+"""numpy's .npz: TensorNets' pair of names and values, and arrays by their names, as Google writes those of JAX."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ def _is_npz(content: Content) -> bool:
 FORMATS = (
     Format(
         "npz",
-        "TensorNets' .npz",
+        "an .npz of arrays",
         _is_npz,
         reader("porter.formats.npz.read", "read_npz"),
-        framework="tf",
         whole="a frozen graph (.pb)",
     ),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes
 from porter.formats.npz.unpickling import make_array, unpickle_arrays
 
-_NAMES, _VALUES = "names", "values"
+_NAMES, _VALUES = "names.npy", "values.npy"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -31,31 +30,35 @@ def read_npz(path: Path) -> Checkpoint:
     Raises:
         FileError: it is damaged or larger than its file can hold, names and values do not pair, or it pickles more than arrays.
     """
-    members = _members(path)
-    if _NAMES in members and _VALUES in members:
-        names = _strings(members[_NAMES], f"{path}: {_NAMES}")
-        values = _values(members[_VALUES], most_bytes(path.stat().st_size), f"{path}: {_VALUES}")
-        if len(names) != len(values) or len(set(names)) != len(names):
-            message = f"expected one array for each name, got {len(set(names))} different names and {len(values)} arrays"
-            raise FileError(message, where=str(path), next="fetch or copy it again")
-        return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
+    with open_zip(path, ".npz archive") as archive:
+        members = Members(archive, path, most_bytes(path.stat().st_size))
+        if _NAMES in members.found and _VALUES in members.found:
+            return _of_pair(path, members)
+        return _of_arrays(path, members)
+
+
+def _of_pair(path: Path, members: Members) -> Checkpoint:
+    names = _strings(members.read(_NAMES), f"{path}: names")
+    values = _values(members.read(_VALUES), most_bytes(path.stat().st_size), f"{path}: values")
+    if len(names) != len(values) or len(set(names)) != len(names):
+        message = f"expected one array for each name, got {len(set(names))} different names and {len(values)} arrays"
+        raise FileError(message, where=str(path), next="fetch or copy it again")
+    return Checkpoint(path, "npz", "tf", dict(zip(names, values, strict=True)))
+
+
+def _of_arrays(path: Path, members: Members) -> Checkpoint:
+    """One member is in memory beside the arrays: those of a large transformer take a gigabyte."""
     tensors: dict[str, Array] = {}
     ignored: list[str] = []
-    for name, data in members.items():
-        dtype, shape, fortran, content = _header(data, f"{path}: {name}")
+    for member in members.found:
+        name = member.removesuffix(".npy")
+        dtype, shape, fortran, content = _header(members.read(member), f"{path}: {name}")
         if dtype.kind in "fiub":
             tensors[name] = make_array(content, dtype, shape, fortran, f"{path}: {name}")
         else:
             ignored.append(name)
     notes = (f"ignored {', '.join(ignored[:5])}, which are not numbers",) if ignored else ()
     return Checkpoint(path, "npz", None, tensors, notes)
-
-
-def _members(path: Path) -> Mapping[str, bytes]:
-    """The bytes of each array by its name."""
-    with open_zip(path, ".npz archive") as archive:
-        members = Members(archive, path, most_bytes(path.stat().st_size))
-        return {name.removesuffix(".npy"): members.read(name) for name in members.found}
 
 
 def _header(data: bytes, where: str) -> tuple[np.dtype[Any], tuple[int, ...], bool, bytes]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.base.errors import MappingError
+from porter.frameworks.dialects import without_batch
 from porter.graph import (
     AddArray,
     BatchNorm,
@@ -22,7 +23,6 @@ from porter.graph import (
     PRelu,
     RmsNorm,
     Tokens,
-    channels_of,
 )
 from porter.padding import Capabilities
 
@@ -85,8 +85,7 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     if isinstance(node.op, ChannelScale) and array.shape[1:] == (1, 1):
         return array[:, 0, 0]  # torchvision's layer_scale
     if role == "value":
-        stretched = array.shape[:1] == (1,) and array.ndim > len(node.op.tensors(channels_of(graph)[node.inputs[0]])[role])
-        return array[0] if stretched else array
+        return without_batch(graph, node, array)
     if role != "kernel":
         return _of_rank(node, role, array, 0 if role == "batches" else 1)
     if isinstance(node.op, Dense):

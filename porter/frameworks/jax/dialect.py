@@ -1,0 +1,70 @@
+"""The names and the axis order of Flax. See porter.frameworks.dialects.Dialect.
+
+Kernels have Keras's axes, but for those of the heads of an attention: (features, heads, channels) before it, (heads, channels,
+units) after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError
+from porter.frameworks.dialects import without_batch
+from porter.frameworks.tf import layout as keras
+from porter.graph import Attention, Conv, Dense, Graph, GroupNorm, LayerNorm, Node, Op, channels_of
+
+SEPARATOR = "/"
+AVERAGE_SUFFIX = None
+
+_LAYER = {"kernel": "kernel", "bias": "bias"}
+_TRAINED = {"gamma": "scale", "beta": "bias"}
+_NAMES: Mapping[type[Op], Mapping[str, str]] = {Conv: _LAYER, Dense: _LAYER, LayerNorm: _TRAINED, GroupNorm: _TRAINED}
+
+
+def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+    roles = node.op.tensors(channels_of(graph)[node.inputs[0]])
+    return {role: (f"{layer}/{name}",) for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
+
+
+def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+    """Empty: a tree of parameters has names."""
+    return {}
+
+
+def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
+    """Empty: Flax numbers the layers of each module by themselves, so that the recipe knows the numbers."""
+    return {}
+
+
+def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    if role == "value":
+        return without_batch(graph, node, array)
+    stored = _of_heads(graph, node, role)
+    if stored is not None:
+        if array.shape != stored:
+            raise MappingError(f"expected a {role} of heads of shape {stored}, got {array.shape}", where=node.path)
+        units = node.op.tensors(channels_of(graph)[node.inputs[0]])["kernel"][0]
+        return array.reshape(-1) if role == "bias" else array.reshape(-1, units).T
+    return keras.to_canonical(graph, node, role, array)
+
+
+def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    stored = _of_heads(graph, node, role)
+    if stored is not None:
+        return array.T.reshape(stored)
+    return array if role == "value" else keras.from_canonical(graph, node, role, array)
+
+
+def _of_heads(graph: Graph, node: Node, role: str) -> tuple[int, ...] | None:
+    """The shape of a tensor that has an axis for the heads of the attention that the layer is before or after; None of others."""
+    if not isinstance(node.op, Dense):
+        return None
+    units, features = node.op.units, channels_of(graph)[node.inputs[0]]
+    source = graph.by_path.get(node.inputs[0])
+    if source is not None and isinstance(source.op, Attention):
+        return (source.op.heads, features // source.op.heads, units) if role == "kernel" else None
+    heads = next((other.op.heads for other in graph.nodes if isinstance(other.op, Attention) and node.path in other.inputs), None)
+    if heads is None:
+        return None
+    return (features, heads, units // heads) if role == "kernel" else (heads, units // heads)

@@ -1,0 +1,58 @@
+"""Google's vision transformers of JAX, which timm builds in torch and fills from Google's files with its own code.
+
+JAX's GELU is the approximation by a tanh (flax.linen.gelu), which timm's models have under another name; timm's own ports compute
+the exact one.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from porter.base.dtypes import Dtype
+from porter.base.errors import MappingError, MissingFramework
+from porter.base.package import expect_installed
+from porter.filegraph.checkpoint import Checkpoint
+from porter.zoos.implementation import OTHER_CODE, Implementation
+from porter.zoos.tables import TIMM_JAX
+from porter.zoos.timm import import_timm
+
+if TYPE_CHECKING:
+    from torch import nn
+
+_GELU = {True: "gelu_tanh", False: "gelu"}
+
+
+def build(
+    variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
+) -> nn.Module:
+    """See porter.zoos.implementation.Build."""
+    for package in ("torch", "torchvision", "timm"):
+        expect_installed(package, "pip install timm")
+    if foreign := sorted(options.keys() - {"tanh_gelu"}):
+        raise MissingFramework(f"timm's transformer cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
+    builder = getattr(import_timm(), TIMM_JAX[variant][0])
+    import torch
+
+    with torch.device("meta"):
+        model: nn.Module = builder(num_classes=classes, img_size=size, act_layer=_GELU[options.get("tanh_gelu", True)])
+    model = model.to(getattr(torch, dtype)).to_empty(device="cpu").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.fill_(torch.nan)
+    file = io.BytesIO()
+    np.savez(file, **checkpoint.tensors)  # type: ignore[arg-type]
+    file.seek(0)
+    try:
+        model.load_pretrained(file)  # type: ignore[operator]
+    except (KeyError, RuntimeError, ValueError) as error:
+        raise MappingError(f"timm does not load these tensors: {error}", where=str(checkpoint.path)) from None
+    if lacking := [name for name, parameter in model.named_parameters() if parameter.isnan().any()]:
+        raise MappingError(f"timm finds no numbers for {lacking[0]}", where=str(checkpoint.path))
+    return model
+
+
+IMPLEMENTATION = Implementation(build, runs_at_any_size=lambda variant: False, engine="torch")
