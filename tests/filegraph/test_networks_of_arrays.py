@@ -230,12 +230,28 @@ class Positions(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat((patches[:, :0], patches.softmax(-1)), 1)
 
 
+class Written(nn.Module):  # type: ignore[misc,name-defined]
+    """Tables and values that are written in parts, as ConViT's relative positions and MViT's shares."""
+
+    def forward(self, found: Tensor) -> Tensor:
+        rows, columns = found.shape[2:]
+        apart = torch.arange(columns, dtype=found.dtype).view(1, -1) - torch.arange(rows, dtype=found.dtype).view(-1, 1)
+        table = torch.zeros(1, 3, rows, columns, dtype=found.dtype)
+        table[:, 2], table[:, 1, 1:-1, ::1] = apart**2, apart.repeat_interleave(2, 1)[1:-1, :columns]
+        table[:, 0] = table[:, 1] + 1
+        shares = found.flatten(2).transpose(1, 2) * 2
+        shares[:, :, 1:3] = shares[:, :, 2:4] + 1
+        shares[:] = shares.sigmoid()
+        return torch.cat((table.flatten(2).transpose(1, 2) * shares[:, :, 1:4], shares), 2)
+
+
 HEADS_OF: dict[str, Callable[[], Any]] = {
     **{"ssd": Ssd, "yolo": Yolo, "anchors": Anchors, "maps": Maps, "slots": Slots, "encoder": Encoder, "windows": Windows},
     **{"vit": lambda: VisionTransformer(False), "vit fused": lambda: VisionTransformer(True), "unfolded": Unfolded},
     "einsums": Einsums,
 }
-CASES = [(make, form) for make in HEADS_OF.values() for form in (".pt2", ".onnx")] + [(Positions, ".pt2"), (Ensemble, ".pt2")]
+EXPORTED: dict[str, Callable[[], Any]] = {"sines": Positions, "ensemble": Ensemble, "written": Written}
+CASES = [(make, form) for make in HEADS_OF.values() for form in (".pt2", ".onnx")] + [(make, ".pt2") for make in EXPORTED.values()]
 
 
 def export(net: Any, image: Any, free: bool, path: Path) -> Path:
@@ -252,7 +268,9 @@ def export(net: Any, image: Any, free: bool, path: Path) -> Path:
 
 @pytest.mark.parametrize("free", [True, False], ids=["any batch", "one image"])
 @pytest.mark.parametrize(
-    ("make", "form"), CASES, ids=[*(f"{name}{form}" for name in HEADS_OF for form in (".pt2", ".onnx")), "sines", "ensemble"]
+    ("make", "form"),
+    CASES,
+    ids=[*(f"{name}{form}" for name in HEADS_OF for form in (".pt2", ".onnx")), *EXPORTED],
 )
 def test_a_network_of_arrays_is_read_as_it_computes(make: Callable[[], Any], form: str, free: bool, tmp_path: Path) -> None:
     if form == ".onnx":

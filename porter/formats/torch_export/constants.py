@@ -200,6 +200,13 @@ def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
     return value.reshape(node.arguments["size" if "size" in node.arguments else "shape"])
 
 
+def _interleaved(node: AtenNode, value: Numbers) -> Numbers:
+    times = node.arguments["repeats"]
+    if not isinstance(times, int) or value.size * times > MOST_COMPUTED:
+        raise ValueError("too many repetitions")
+    return value.repeat(times, node.arguments.get("dim"))
+
+
 RESHAPES = frozenset({*RESHAPED, "unsqueeze", "squeeze"})
 
 
@@ -276,6 +283,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "cumsum": lambda node, value: np.add.accumulate(value, node.arguments["dim"]),
     "meshgrid": _meshed,
     **dict.fromkeys(("repeat", "tile"), _repeated),
+    "repeat_interleave": _interleaved,
     **dict.fromkeys(("split", "split_with_sizes", "chunk", "unbind"), _parted),
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
 }

@@ -27,6 +27,7 @@ from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.nodes import AtenNode, Program, read_program
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
+from porter.formats.torch_export.writes import without_writes
 from porter.graph.walks import downstream, upstream
 from porter.padding import Size
 
@@ -60,7 +61,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 
 def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | None) -> FileGraph | str:
     """The graph of an archive's program, or why it is not read, in words."""
-    program = read_program(archive.program)
+    program = without_writes(read_program(archive.program))
     if outputs:
         names = tuple(name.removeprefix(_TAP) for name in outputs)
         expect_values(names, program.given)

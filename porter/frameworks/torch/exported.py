@@ -25,8 +25,8 @@ from porter.formats.torch_export.sizes import ON_SIZES
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
-_RUN = frozenset({*READERS, *EVALUATORS, *INNER})
-"""The closed list: what porter reads."""
+_RUN = frozenset({*READERS, *EVALUATORS, *INNER, "copy"})
+"""The closed list: what porter reads, and the copies that it reads as values of their own (porter.formats.torch_export.writes)."""
 _FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
 """MemoryFormat (torch/_export/serde/schema.py)."""
 _WHERE = ("device", "layout", "pin_memory")
@@ -120,7 +120,9 @@ def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
     if node.target.startswith("_operator.") and node.op in ON_SIZES:
         on_sizes = ON_SIZES[node.op]
         return lambda arguments: on_sizes(*arguments.values())
-    library, _, rest = node.target.partition(".")
+    # Which device a value is moved to is left out.
+    target = "aten.to.dtype" if node.target == "aten.to.device" else node.target
+    library, _, rest = target.partition(".")
     name, _, overload = rest.rpartition(".")
     packet = getattr(torch.ops.aten, name, None) if library == "aten" and node.op in _RUN else None
     if packet is None or overload not in packet.overloads() or UNKNOWN in node.arguments.values():

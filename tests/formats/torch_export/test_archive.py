@@ -396,7 +396,19 @@ def test_what_an_op_that_porter_lacks_may_have_changed_is_named_too(tmp_path: Pa
         open_file(export(Reads(call), torch.randn(1, 3, 4, 4), tmp_path)[0])
 
 
+def writes_beside(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    value = conv(x)
+    older = value[:, :2]
+    value[:, :1] = value[:, 1:2] * 2
+    return older + value[:, :2]
+
+
 UNREAD = {
+    "a value copied into beside an older view of it": (
+        writes_beside,
+        torch.randn(1, 3, 4, 4),
+        "uses a value that 'copy_' (aten.copy_.default) has changed",
+    ),
     "a value changed after it is a part": (
         changes,
         torch.randn(1, 3, 4, 4),
@@ -446,6 +458,7 @@ class Changing(nn.Module):
     ("change", "words"),
     [
         (lambda model, x: model.scale.mul_(1.5), "each run changes the buffer 'scale'"),
+        (lambda model, x: model.scale[:1].copy_(model.scale[1:2]), "each run changes the buffer 'scale'"),
         (lambda model, x: model.offset.mul_(1.5), "each run changes the parameter 'offset'"),
         (lambda model, x: x.mul_(1.5), "each run changes the input 'x'"),
     ],

@@ -1,0 +1,134 @@
+"""Copies into a value, or into a part of it, such as `table[..., 0] = x`, as values of their own: a port's values never change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from porter.filegraph.dataflow import Reference
+from porter.formats.torch_export.nodes import AtenNode, Program
+from porter.formats.torch_export.ops import VIEWS
+
+_WRITE = "aten.copy_.default"
+_END = (1 << 63) - 1
+"""A slice's end behind every cell."""
+
+
+def without_writes(program: Program) -> Program:
+    """The program with what each copy makes of the value that it changes: the part before, what is copied, and the part behind.
+
+    A copy stays as it is where an older view of the value is read afterwards, where it casts or repeats what it copies, and where
+    porter does not know the part.
+    """
+    if not any(node.target == _WRITE for node in program.nodes.values()):
+        return program
+    writer = _Writer(program)
+    for place, node in enumerate(program.nodes.values()):
+        writer.add(place, node)
+    given = {name: writer.now.get(source, source) for name, source in program.given.items() if name in program.outputs}
+    return replace(program, nodes=writer.nodes, given={**program.given, **given})
+
+
+@dataclass
+class _Writer:
+    """The nodes so far.
+
+    Attributes:
+        now: values that were changed, and what they are since then.
+        views: values that are the memory of others, and those others.
+        last: the place of the last node that reads a value; that of an output is behind all.
+    """
+
+    program: Program
+    nodes: dict[str, AtenNode] = field(default_factory=dict)
+    now: dict[Reference, Reference] = field(default_factory=dict)
+    views: dict[Reference, Reference] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        nodes = self.program.nodes
+        self.last = {source: place for place, node in enumerate(nodes.values()) for source in node.inputs}
+        self.last |= {self.program.given[name]: len(nodes) for name in self.program.outputs}
+        self.types = {source: self.program.types.get(name) for name, source in self.program.given.items()}
+
+    def add(self, place: int, stated: AtenNode) -> None:
+        if stated.inputs and (stated.op in VIEWS or stated.target == _WRITE):
+            base = self.views.get(stated.inputs[0], stated.inputs[0])
+            self.views |= {(stated.name, output): base for output in range(stated.outputs)}
+        node = replace(stated, inputs=tuple(map(self._since, stated.inputs)), arguments=self._renamed(stated.arguments))
+        self.nodes[node.name] = node
+        if stated.target == _WRITE and (steps := self._steps(place, stated)) is not None:
+            source: Reference = node.arguments["src"]
+            self.nodes[node.name] = replace(
+                node, op="alias", target="aten.alias.default", inputs=(source,), arguments={"self": source}
+            )
+            for step in steps:
+                source = self._joined(node, step, source)
+            self.now[self.views[stated.name, 0]] = source
+
+    def _since(self, source: Reference) -> Reference:
+        return self.now.get(source, source)
+
+    def _renamed(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {name: self._renamed(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [self._renamed(each) for each in value]
+        return self._since(value) if isinstance(value, tuple) else value
+
+    def _steps(self, place: int, node: AtenNode) -> list[AtenNode] | None:
+        """The slices that a copy goes through, the last one first; None where it stays as it is."""
+        source, part, base = node.arguments["src"], node.arguments["self"], self.views[node.name, 0]
+        views = {view for view, held in self.views.items() if held == base and view[0] != node.name}
+        older = any(self.last.get(view, 0) > place for view in views)
+        plain = self._sizes(source) == node.sizes[0] and self.types.get(source) == self.types.get(part)
+        steps = []
+        while part != base:
+            steps.append(step := self.program.nodes[part[0]])
+            part = step.inputs[0]
+            if step.op not in ("slice", "select") or _cells(step, self._sizes(part)) is None:
+                return None
+        return steps if plain and not older and self.program.nodes[base[0]].target else None
+
+    def _sizes(self, source: Reference) -> tuple[int | str, ...]:
+        return self.program.nodes[source[0]].sizes[source[1]]
+
+    def _joined(self, node: AtenNode, step: AtenNode, source: Reference) -> Reference:
+        """What a slice was taken from, with `source` in its place."""
+        whole, sizes = self._since(step.inputs[0]), self._sizes(step.inputs[0])
+        axis = range(len(sizes))[step.arguments.get("dim", 0)]
+        start, end = _cells(step, sizes) or (0, _END)
+        if step.op == "select":
+            source = self._new(node, "unsqueeze", (source,), {"self": source, "dim": axis}, ())
+        ends = [(0, start), *([] if end == _END else [(end, _END)])]
+        parts = [
+            self._new(node, "slice", (whole,), {"self": whole, "dim": axis, "start": first, "end": last}, ())
+            for first, last in ends
+            if last > first
+        ]
+        joined = [*parts[: start > 0], source, *parts[start > 0 :]]
+        return self._new(node, "cat", tuple(joined), {"tensors": joined, "dim": axis}, sizes) if parts else source
+
+    def _new(
+        self, node: AtenNode, op: str, inputs: tuple[Reference, ...], arguments: Mapping[str, Any], sizes: tuple[int | str, ...]
+    ) -> Reference:
+        name = f"{node.name}.{len(self.nodes)}"
+        self.nodes[name] = AtenNode(name, op, inputs, f"aten.{op}.default", arguments, node.module, sizes=(sizes,))
+        return name, 0
+
+
+def _cells(step: AtenNode, sizes: tuple[int | str, ...]) -> tuple[int, int] | None:
+    """The first cell of a slice, and the one behind its last, which is _END behind all; None where porter does not know them."""
+    size = sizes[step.arguments.get("dim", 0)]
+    if step.op == "select":
+        index = step.arguments["index"]
+        known = isinstance(index, int) and isinstance(size, int)
+        start, end = (index % size, index % size + 1) if known else (0, 0)
+    else:
+        start, end = (step.arguments.get(name) for name in ("start", "end"))
+        start, end = 0 if start is None else start, _END if end is None else end
+        known = isinstance(start, int) and isinstance(end, int) and step.arguments.get("step", 1) == 1
+        if known and isinstance(size, int):
+            start, end, _ = slice(start, end).indices(size)
+        known = known and (isinstance(size, int) or (start, end) == (0, _END)) and start < end
+    return (start, _END if end == size else end) if known else None
