@@ -8,8 +8,8 @@ pytest.importorskip("onnx")
 
 from tests.node_tests import cases, outcome
 
-EXACT = {"torch": (267, 114), "tf": (267, 114), "onnx": (268, 115)}
-"""Of all, and of the classic ones, which are 1404 and 120 with onnx 1.23."""
+EXACT = {"torch": (298, 114), "tf": (298, 114), "onnx": (299, 115)}
+"""At least so many of all, and of the classic ones, which are 1404 and 120 with onnx 1.23."""
 
 
 @pytest.mark.full
@@ -19,4 +19,5 @@ def test_every_operator_is_exact_or_refused_by_name(destination: str) -> None:
     assert not [(case.name, each.why) for case, each in found if each.state == "wrong"]
     assert not [case.name for case, each in found if each.state == "refused" and not each.why]
     exact = [case.classic for case, each in found if each.state == "exact"]
-    assert (len(exact), sum(exact)) == EXACT[destination]
+    least, classic = EXACT[destination]
+    assert len(exact) >= least and sum(exact) >= classic

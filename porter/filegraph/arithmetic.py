@@ -17,7 +17,7 @@ from porter.filegraph import arrays
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.views import View
+from porter.filegraph.views import LARGE, View
 from porter.filegraph.walk import Read, Walk, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
@@ -198,9 +198,19 @@ def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
     if number is not None and view.value.channels != 1:
         return apply(walk, node, source, ops.LeakyRelu(number))
     origin = walk.flow.origin(alpha)
-    if not walk.flow.constants.declared(origin) or not _fits(walk, view, alpha):
+    if not walk.flow.constants.declared(origin):
         return None
-    return _each_cell(walk, node, view, ops.PRelu(), {"alpha": origin})
+    if _fits(walk, view, alpha):
+        return _each_cell(walk, node, view, ops.PRelu(), {"alpha": origin})
+    array = walk.as_array(f"{node.name}:array", view)
+    if array is None:
+        return f"{node.op} of values whose batch is moved"
+    below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
+    scaled = arrays.with_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
+    if scaled is None:
+        return f"{node.op} with slopes of other axes"
+    above = walk.builder.add(f"{node.name}:above", ops.Relu(), array.value)
+    return arrays.like(walk, array, walk.builder.add(node.name, ops.Add(), above, scaled))
 
 
 def batch_norm(
@@ -232,12 +242,39 @@ def norm_of_cells(
     tensors: Mapping[str, Reference],
     places: Collection[int],
 ) -> Read:
-    """A norm over the channels, which are the last axis, with stored vectors by role."""
+    """A norm over the last axes, with stored tensors of these axes by role: over the channels, which several axes become first."""
+    if len(places) > 1:
+        return _norm_of_axes(walk, node, source, op, tensors, places)
     view = walk.by_cell(source)
     names = _vectors(walk, view, tensors)
     if not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
         return f"{node.op} over other axes than the channels"
     return _each_cell(walk, node, view, op, names) if names is not None else None
+
+
+def _norm_of_axes(
+    walk: Walk[N],
+    node: N,
+    source: Reference,
+    op: ops.LayerNorm | ops.RmsNorm,
+    tensors: Mapping[str, Reference],
+    places: Collection[int],
+) -> Read:
+    view, count = walk.view(source), len(places)
+    sizes, lead = view.sizes or (), (view.axes or ())[: len(view.axes or ()) - count]
+    if (
+        view.places(places) != {*range(len(lead), len(sizes))}
+        or not (lead or walk.views.whole)
+        or math.prod(sizes[len(lead) :]) >= LARGE
+    ):
+        return f"{node.op} over other axes than known ones behind the batch"
+    stored = {role: walk.flow.tensor(each) for role, each in tensors.items()}
+    flat = view.reshaped([*sizes[: len(lead)], math.prod(sizes[len(lead) :])])
+    joined = walk.as_array(f"{node.name}:joined", flat) if flat is not None else None
+    if joined is None or any(each is None or each.shape != sizes[len(lead) :] for each in stored.values()):
+        return None
+    held = {role: Stored(each.name, "O" * count) for role, each in stored.items() if each is not None}
+    return walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held)).reshaped(sizes)
 
 
 def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float) -> Read:
@@ -336,7 +373,7 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
     view = walk.by_cell(source, place)
     view = view if place == -1 else view.transposed((1, 0)) or view
-    if walk.views.whole and not walk.views.has_channels(view, -1):
+    if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view) or view
     if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (None, taken):
         return f"{node.op} over other axes than the channels"

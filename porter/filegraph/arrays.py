@@ -59,7 +59,7 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
     if len(values) < len(sources):
         tokens = None if len(found) > 1 or axis or sources[-1] not in values else _with_tokens(walk, node, found[0], sources[:-1])
         return tokens or _with_stored(walk, node, found, sources, place) or f"{node.op} with a constant"
-    return _joined(walk, node, found, axis)
+    return joined(walk, node, found, axis)
 
 
 def _with_stored(walk: Walk[N], node: N, views: Sequence[View], sources: Sequence[Reference], place: int) -> View | None:
@@ -67,7 +67,7 @@ def _with_stored(walk: Walk[N], node: N, views: Sequence[View], sources: Sequenc
     live = [at for at, source in enumerate(sources) if walk.is_value(source)]
     stored = [None if at in live else walk.flow.value(source) for at, source in enumerate(sources)]
     held = [each for each in stored if each is not None]
-    view = _joined(walk, node, views, place_in(views[0], place))
+    view = joined(walk, node, views, place_in(views[0], place))
     sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
     fits = len(held) + len(live) == len(sources) and live == [*range(live[0], live[-1] + 1)] and len(sizes) == len(view.axes or ())
     if not fits or None in shape or sizes[: 1 - walk.views.whole] not in ([], [1]):
@@ -93,8 +93,8 @@ def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> R
     found = [array for view in turned if view and (array := walk.as_array(f"{node.name}:array", view)) is not None]
     if len(found) < len(sources):
         return f"{node.op} along the batch, or of values whose batch is moved"
-    joined = _joined(walk, node, found, place_in(found[0], order.index(range(len(order))[place])))
-    return joined.transposed([order.index(axis) for axis in range(len(order))])
+    whole = joined(walk, node, found, place_in(found[0], order.index(range(len(order))[place])))
+    return whole.transposed([order.index(axis) for axis in range(len(order))])
 
 
 def batch_first(view: View) -> list[int]:
@@ -104,7 +104,7 @@ def batch_first(view: View) -> list[int]:
     return [batch, *(place for place in range(rank) if place != batch)]
 
 
-def _joined(walk: Walk[N], node: N, views: Sequence[View], axis: int) -> View:
+def joined(walk: Walk[N], node: N, views: Sequence[View], axis: int) -> View:
     if len(views) == 1:
         return views[0]
     return like(walk, views[0], walk.builder.add(node.name, Join(axis), *(view.value for view in views)))

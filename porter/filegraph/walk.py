@@ -240,7 +240,10 @@ class Walk(Generic[N]):
     def _end(self, source: Reference) -> Value:
         view = self.view(source)
         if len(view.axes or ()) == (not self.views.whole) and (one := view.with_axes([-1])) is not None:  # a number of each image
-            return self.views.settled(source[0], one, self.tap(source))
+            value = self.views.settled(source[0], one, self.tap(source))
+            if (held := self.builder.nodes.get(value.node)) is not None and held.tap is None:
+                self.builder.nodes[value.node] = replace(held, tap=self.tap(source))
+            return value
         array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
         rank = len(view.axes or ()) - (not self.views.whole)
         return array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)

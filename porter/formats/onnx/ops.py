@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.einsum import einsum
-from porter.filegraph.views import IMAGE, LARGE
+from porter.filegraph.gathering import gather
+from porter.filegraph.views import IMAGE, LARGE, View
 from porter.filegraph.walk import Read, Reader, by_numbers, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
@@ -86,7 +87,7 @@ def _slice(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _gather(walk: Walk, node: OnnxNode) -> Read:
-    """One place of an axis, which goes; or every number of a flat tensor, in its order.
+    """Places of an axis: one, which goes, or several; or every number of a flat tensor, in its order.
 
     torch's exporter (dynamo=True) writes so that the mean of a map has its strides, in ConvNeXt's head (`as_strided`).
     """
@@ -99,7 +100,11 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
             return moves.reshape(walk, node, node.inputs[0], shape)
         if sizes == (LARGE * count,) and places == [*range(IMAGE * count, IMAGE * count + count)]:
             return moves.reshape(walk, node, node.inputs[0], [-1, *shape[1:]])
-    return "Gather of several places"
+        axis = range(len(sizes or ()))[node.integer("axis")]
+        found = gather(walk, node, node.inputs[0], axis, places)
+        apart = [*(sizes or ())[:axis], *shape, *(sizes or ())[axis + 1 :]]
+        return found.reshaped(apart) if isinstance(found, View) and len(shape) > 1 else found
+    return "Gather of places that the model computes as it runs"
 
 
 def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
@@ -114,6 +119,15 @@ def _depth_to_space(walk: Walk, node: OnnxNode) -> Read:
     mode = node.text("mode", "DCR")
     op = DepthToSpace(node.integer("blocksize"), "CRD" if mode == "CRD" else "DCR")
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
+
+
+def _space_to_depth(walk: Walk, node: OnnxNode) -> Read:
+    """The cells of each block as channels: `DCR` has the block's cells outermost, `CRD` the channels."""
+    view, block = walk.view(node.inputs[0]), node.integer("blocksize")
+    images, channels, rows, columns = view.sizes or ()
+    apart = view.reshaped([images, channels, rows // block, block, columns // block, block])
+    turned = apart and apart.transposed((0, 1, 3, 5, 2, 4) if node.text("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4))
+    return turned and turned.reshaped([images, channels * block**2, rows // block, columns // block])
 
 
 def _response_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -164,6 +178,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Size": _sizes,
     "Slice": _slice,
     "Softmax": _softmax,
+    "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1)),
     "Swish": arithmetic.read_swish,

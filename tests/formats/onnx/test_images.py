@@ -28,6 +28,7 @@ CASES = {
     "tokens": ("2,3,4", "y = MatMul (x, k)", OF_ROWS.format("Nx3x4", "Nx1x3x4")),
     "open tokens": ("N,l,4", "z = Transpose <perm=[0, 2, 1]> (x) y = Softmax <axis=1> (z)", OF_ROWS.format("Nx?x4", "Nx1x?x4")),
     "of five axes": ("2,3,4,2,4", "y = MatMul (x, k)", OF_ROWS.format("Nx3x4x2x4", "Nx1x3x32")),
+    "a product of vectors": ("4", "y = MatMul (x, row)", WHOLE.format("4", "Nx1x1x4")),
     "windows": ("2,3,4,5", "y = Flatten <axis=2> (x)", ""),
     "the first axis turned": ("4,3", "y = Gemm <transA=1, alpha=0.5, beta=2.0> (x, k, rows)", WHOLE.format("4x3", "Nx1x1x12")),
     "the first axis joined": ("3,4", "y = Concat <axis=0> (two, x, two)", WHOLE.format("3x4", "Nx1x1x12")),
@@ -50,7 +51,7 @@ def test_an_input_that_is_no_map_is_one_for_the_port(name: str, tmp_path: Path) 
     path.write_bytes(made.SerializeToString())
     x = np.random.default_rng(0).normal(size=[int(size) if size.isdigit() else 5 for size in shape.split(",") if size])
     size = "5x4" if "l" in shape else None
-    check = name in ("windows", "the first axis turned")  # the file's own graph takes parts of the batch, or one image at a time
+    check = name in ("windows", "a product of vectors")  # the file's own graph takes parts of the batch, or one image at a time
     port = porter.convert(path, out=tmp_path / "port", input_size=size, check=check, keep_activation=True)
     assert port.record()["check"] == (PASSED if check else NOT_MADE) and note in (*port.port.record.source.notes, "")
     (found,) = run(tmp_path / "port", "torch", x)

@@ -30,6 +30,7 @@ WEIGHTS = {
     **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "k1": (4, 6, 1, 1), "t3": (6, 2, 3, 3), "b8": (8,), "b6": (6,), "b4": (4,)},
     **{"gamma": (6,), "beta": (6,), "mean": (6,), "variance": (6,), "along": (6, 1, 1), "slopes": (6, 1, 1), "one": (1,)},
     **{"dense": (5, 6), "matrix": (6, 5), "b5": (5,), "wide": (594, 3), "k6": (6, 6, 1, 1), "row3": (1, 1, 3), "logits": (8, 7)},
+    **{"map": IMAGE[1:], "map1": IMAGE[1:], "norm": (6, 9), "columns": (11,)},
 }
 CASES = {
     "conv": "y = Conv <pads=[0, 1, 2, 1], strides=[2, 1], dilations=[1, 2]> (x, k3, b8)",
@@ -98,6 +99,13 @@ CASES = {
     "norm of features in parts": "p = GlobalAveragePool (x) f = Flatten (p) m = ReduceMean (f, minus) d = Sub (f, m) "
     "q = Mul (d, d) v = ReduceMean (q, minus) e = Add (v, half) r = Sqrt (e) i = Reciprocal (r) g = Mul (i, gamma) s = Mul (f, g) "
     "h = Mul (m, g) k = Sub (beta, h) y = Add (s, k)",
+    "a norm of each image": "n = LayerNormalization <axis=1, epsilon=0.01> (x, map, map1) y = PRelu (n, map)",
+    "products with a vector": "m = MatMul (x, columns) n = LayerNormalization <axis=-2, epsilon=0.01> (m, norm) "
+    "y = PRelu (n, norm)",
+    "places in any order": "a = Gather <axis=1> (x, back) b = Gather <axis=2> (a, some) c = Gather <axis=3> (b, square) "
+    "p = GlobalAveragePool (x) f = Flatten (p) y = Gather <axis=1> (f, some)",
+    "channels in any order": "y = Gather <axis=1> (x, some)",
+    "cells as channels": "p = Pad (x, even) y = SpaceToDepth <blocksize=2> (p)",
     "channels shuffled": "a = Reshape (x, grouped) b = Transpose <perm=[0, 2, 1, 3, 4]> (a) y = Reshape (b, image)",
     "split and joined": "a, b = Split <axis=1, num_outputs=2> (x) y = Concat <axis=1> (b, a, x)",
     "sizes at run time": "s = Shape (x) n = Gather (s, first) u = Unsqueeze (n, first0) c = Concat <axis=0> (u, minus) "
@@ -158,10 +166,17 @@ NUMBERS: dict[str, Any] = {
         "zeros3": np.zeros(3, np.float32),
         "image": [0, 6, 9, 11],
         "first": 0,
-        **{"next": 1, "six6": [6], "cells": [1, 2, 3], "in_order": np.arange(6).reshape(1, 6, 1, 1), "turned": [*range(6)][::-1]},
+        **{
+            "next": 1,
+            "six6": [6],
+            "cells": [1, 2, 3],
+            "in_order": np.arange(6).reshape(1, 6, 1, 1),
+            "squares": np.arange(100) ** 2 % 594,
+        },
         "first0": [0],
         "minus": [-1],
         **{"rows": [2], "one1": [1], "two2": [2], "three": np.float32(3), "third": [3], "none": [0]},
+        **{"back": [5, 4, 3, 2, 1, 0], "some": [3, 0, -1, 3], "square": [[0, 2], [4, 1]], "even": [0, 0, 0, 0, 0, 0, 1, 1]},
         "all_pads": [0, 1, 1, 0, 0, 0, 0, 2],
         "starts": [1, 1],
         "ends": [9, 6],
@@ -387,10 +402,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "no groups": ("y = Conv <group=0> (x, k3)", "groups: expected a whole number from 1"),
     "blocks of 0": ("y = DepthToSpace <blocksize=0> (x)", "block: expected a whole number from 1"),
     "parts of 0": ("y = Div (x, zero)", "Div"),
-    "numbers in another order": (
-        "p = ReduceMean <axes=[2, 3]> (x) f = Reshape (p, minus) y = Gather (f, turned)",
-        "Gather of several places",
-    ),
+    "many places in any order": ("f = Flatten (x) y = Gather <axis=1> (f, squares)", "Gather of 100 places"),
     "a scale of fewer ones than channels": ("y = InstanceNormalization (x, ones3, zeros3)", "numbers for each group"),
     "cells without end": ("y = Tile (x, million)", "reshape"),
     "channels without end": (

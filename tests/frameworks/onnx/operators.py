@@ -45,7 +45,7 @@ NUMBERS: Mapping[str, Any] = {
     **{"g3": _stored(3), "h3": _stored(3), "map": _stored(6, 9, 11), "gw": _stored(11), "hw": _stored(11), "flat6": _stored(6)},
     **{"dense": _stored(5, 6), "matrix": _stored(6, 5), "last": _stored(11, 4), "slope1": _stored(1), "g9": _stored(9, 11)},
     **{"zero": np.float32(0), "six": np.float32(6), "half": np.float32(0.5), "low": np.float32(-0.3), "two": np.float32(2)},
-    "twenty": np.float32(20),
+    **{"twenty": np.float32(20), "even": np.int64([0, 0, 0, 0, 0, 0, 1, 1])},
     **{"three": np.float32(3), "point": np.float32(0.7), "zeroi": np.int64(0), "onei": np.int64(1)},
     **{"axes23": np.int64([2, 3]), "axis1": np.int64([1]), "minus1": np.int64([-1]), "none": np.zeros(0, np.int64)},
     **{"pads": np.int64([0, 0, 1, 0, 0, 0, 0, 2]), "pads2": np.int64([1, 0, 2, 3]), "crop": np.int64([0, 0, -1, 0, 0, 0, 0, -2])},
@@ -323,6 +323,9 @@ def _moves() -> Iterator[Case]:
     yield Case("Slice", "y = Slice (x, starts, ends, axes21, steps)", 10)
     yield Case("Slice", "y = Slice (x, back, least, axis1, back)", 10)
     yield Case("Gather", "c = Gather <axis=1> (x, place) u = Unsqueeze (c, axis1) y = Concat <axis=1> (u, x)", 13)
+    for axis in (1, 2, 3):
+        yield Case("Gather", f"y = Gather <axis={axis}> (x, axes21)")
+    yield Case("SpaceToDepth", "p = Pad (x, even) y = SpaceToDepth <blocksize=2> (p)", 11)
     for stated in ("blocksize=2", 'blocksize=2, mode="CRD"', 'blocksize=2, mode="DCR"', "blocksize=1"):
         text = f"c = Concat <axis=1> (x, x) y = DepthToSpace <{stated}> (c)"
         yield Case("DepthToSpace", text, 11 if "mode" in stated else OLDEST_OPSET)
