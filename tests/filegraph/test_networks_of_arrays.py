@@ -230,6 +230,20 @@ class Positions(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat((patches[:, :0], patches.softmax(-1)), 1)
 
 
+class Looked(nn.Module):  # type: ignore[misc,name-defined]
+    """Rows of a table, for each axis its own, by one-hot vectors of which all would be too many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(2, 20000, CHANNELS))
+
+    def forward(self, found: Tensor) -> Tensor:
+        rows, columns = found.shape[2:]
+        places = torch.stack(torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij"), -1).view(1, -1, 2)
+        ones = functional.one_hot(places.flip(-1).clamp(min=2), self.table.shape[1]).permute(0, 2, 1, 3).to(found)
+        return (found.flatten(2).transpose(1, 2) + (ones @ self.table).sum(1)).to(torch.float64).transpose(1, 2)
+
+
 class Written(nn.Module):  # type: ignore[misc,name-defined]
     """Tables and values that are written in parts, as ConViT's relative positions and MViT's shares."""
 
@@ -250,7 +264,7 @@ HEADS_OF: dict[str, Callable[[], Any]] = {
     **{"vit": lambda: VisionTransformer(False), "vit fused": lambda: VisionTransformer(True), "unfolded": Unfolded},
     "einsums": Einsums,
 }
-EXPORTED: dict[str, Callable[[], Any]] = {"sines": Positions, "ensemble": Ensemble, "written": Written}
+EXPORTED: dict[str, Callable[[], Any]] = {"sines": Positions, "ensemble": Ensemble, "written": Written, "looked up": Looked}
 CASES = [(make, form) for make in HEADS_OF.values() for form in (".pt2", ".onnx")] + [(make, ".pt2") for make in EXPORTED.values()]
 
 

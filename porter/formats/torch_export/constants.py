@@ -13,6 +13,7 @@ import numpy as np
 from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.formats.torch_export.nodes import AtenNode
+from porter.formats.torch_export.one_hots import ROWS
 
 
 def _plain(function: Any) -> Evaluator:
@@ -150,6 +151,12 @@ def _linear(node: AtenNode, *values: Numbers) -> Numbers:
     return found if bias is None else found + bias
 
 
+def _product(node: AtenNode, first: Numbers, second: Numbers) -> Numbers:
+    if math.prod(size for size in node.sizes[0] if isinstance(size, int)) > MOST_COMPUTED:
+        raise ValueError("a product of too many numbers")
+    return np.asarray(first @ second)
+
+
 def _meshed(node: AtenNode, *values: Numbers) -> list[Numbers]:
     known = _listed(node, values)
     if math.prod(each.size for each in known) > MOST_COMPUTED:
@@ -205,6 +212,22 @@ def _interleaved(node: AtenNode, value: Numbers) -> Numbers:
     if not isinstance(times, int) or value.size * times > MOST_COMPUTED:
         raise ValueError("too many repetitions")
     return value.repeat(times, node.arguments.get("dim"))
+
+
+def _rows(node: AtenNode, places: Numbers, table: Numbers) -> Numbers:
+    """Rows of a table at places, of which each first axis may have a table of its own."""
+    places, (*_, count, width) = places.transpose(node.arguments["dims"]), table.shape
+    if places.dtype.kind != "i" or places.size * width > MOST_COMPUTED or places.min() < 0 or places.max() >= count:
+        raise ValueError("no places, or too many")
+    return np.take_along_axis(np.broadcast_to(table, (*places.shape[:-1], count, width)), places[..., None], -2)
+
+
+def _summed(node: AtenNode, value: Numbers) -> Numbers:
+    """The sum over one axis or several, one number after the other: see `_total`."""
+    places = node.arguments["dim"]
+    rest = [axis for axis in range(value.ndim) if axis not in [place % value.ndim for place in places]]
+    found = _total(value.transpose([*rest, *[place % value.ndim for place in places]]).reshape(*[value.shape[a] for a in rest], -1))
+    return found[..., 0] if not node.arguments.get("keepdim") else np.expand_dims(found[..., 0], tuple(places))
 
 
 RESHAPES = frozenset({*RESHAPED, "unsqueeze", "squeeze"})
@@ -266,11 +289,15 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "sin": _plain(np.sin),
     "cos": _plain(np.cos),
     "exp": _plain(np.exp),
+    "flip": lambda node, value: np.flip(value, node.arguments["dims"]),
+    ROWS: _rows,
+    "sum": _summed,
     "arange": _arange,
     **dict.fromkeys(("to", "_to_copy"), _cast),
     "dropout": lambda node, value: value,
     **dict.fromkeys(("zeros", "ones", "full"), _filled),
     "linear": _linear,
+    "matmul": _product,
     "conv2d": _pointwise,
     "relu": _plain(lambda value: np.maximum(value, 0)),
     "tanh": _plain(np.tanh),

@@ -25,6 +25,7 @@ from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.nodes import AtenNode, Program, read_program
+from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
 from porter.formats.torch_export.writes import without_writes
@@ -61,7 +62,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 
 def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | None) -> FileGraph | str:
     """The graph of an archive's program, or why it is not read, in words."""
-    program = without_writes(read_program(archive.program))
+    program = with_rows(without_writes(read_program(archive.program)))
     if outputs:
         names = tuple(name.removeprefix(_TAP) for name in outputs)
         expect_values(names, program.given)
@@ -146,10 +147,11 @@ def _read_graph(
     found = walk.builder.finish(walk.ends(ends))
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     kept = {node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes}
-    paths = {name: (*filter(None, node.module.split(".")), node.op) for name, node in kept.items()}
+    words = {name: node.op if node.op != "to" else "moved" for name, node in kept.items()}  # torch's modules have a `to`
+    paths = {name: (*filter(None, node.module.split(".")), words[name]) for name, node in kept.items()}
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
     found = replace(found, evaluated={names[name]: array for name, array in flow.evaluated.items()})
-    return named(_with_own_names(found, names), titles(paths, {name: node.op for name, node in kept.items()}))
+    return named(_with_own_names(found, names), titles(paths, words))
 
 
 def _repeats(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:

@@ -1,0 +1,33 @@
+"""Products of one-hot vectors and a table, which are rows of the table: the vectors of all positions would take gigabytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from porter.formats.torch_export.nodes import AtenNode, Program
+
+ROWS = "embedding"
+"""The op that such a product is: of whole numbers, whose axes go into the order `dims`, and a table."""
+
+
+def with_rows(program: Program) -> Program:
+    """The program with rows for the products of what one_hot gives, whose axes were perhaps moved, but for the last one."""
+    ends = [node for node in program.nodes.values() if node.op == "matmul"] if _has_one_hots(program) else []
+    found = {node.name: product for node in ends if (product := _rows(program.nodes, node)) is not None}
+    return replace(program, nodes={**program.nodes, **found})
+
+
+def _has_one_hots(program: Program) -> bool:
+    return any(node.op == "one_hot" for node in program.nodes.values())
+
+
+def _rows(nodes: Mapping[str, AtenNode], product: AtenNode) -> AtenNode | None:
+    dims, (source, table) = [*range(len(product.sizes[0]))], product.inputs
+    while (node := nodes[source[0]]).op in ("permute", "to", "_to_copy"):
+        if node.op == "permute":
+            dims = [node.arguments["dims"][axis] % len(dims) for axis in dims]
+        source = node.inputs[0]
+    if node.op != "one_hot" or not dims or dims[-1] != len(dims) - 1 or len(node.sizes[0]) != len(dims):
+        return None
+    return replace(product, op=ROWS, inputs=(node.inputs[0], table), arguments={"dims": dims[:-1]})
