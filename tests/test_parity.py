@@ -101,6 +101,7 @@ FULL = {
     ("mobilenet_v3_small_0.5", "timm"),
     ("resnet50", "timm"),
     ("resnet200v2", "slim"),
+    ("resnext50_32x4d", "tensornets"),
     ("vit_b_32", "timm"),
     ("wide_resnet50_2", "tensornets"),
     ("xception", "keras"),
