@@ -36,18 +36,6 @@ def _is_meta_graph(content: Content) -> bool:
     return [field for field, _ in fields_of(value, 1)] == [2] and [field for field, _ in following] in ([], [2])
 
 
-def _is_caffe(content: Content) -> bool:
-    """A NetParameter has a name, then old layers (field 2), inputs (3) or layers (100); or layers only."""
-    if not content.fields:
-        return False
-    (number, value), *following = content.fields
-    if not isinstance(value, bytes):
-        return False
-    if number == 1:
-        return value.isascii() and [field for field, _ in following] in ([2], [3], [100])
-    return number == 100 and value[:1] == b"\n"
-
-
 def _is_saved_model_text(content: Content) -> bool:
     if content.path.is_dir():
         return (content.path / "saved_model.pbtxt").is_file()
@@ -119,7 +107,6 @@ FORMATS = (
     Format(
         "meta-graph", "a TensorFlow .meta file, a graph without its weights", _is_meta_graph, advice="name the checkpoint beside it"
     ),
-    Format("caffemodel", "a Caffe model", _is_caffe, advice="porter does not read Caffe models yet"),
     Format("html", "a web page, perhaps the error of a download", _text(r"\s*<(!doctype html|html)"), advice="fetch it again"),
     Format(
         "graph-text",

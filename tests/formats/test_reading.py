@@ -117,7 +117,6 @@ CONTENTS = {
     "meta-graph": b"\x0a\x08\x12\x06\x0a\x04\x0a\x02Op" + b"\x12\x02\x0a\x00",
     "graph-text": b'# saved\nnode {\n  name: "input"\n  op: "Placeholder"\n}\n',
     "saved-model-text": b"saved_model_schema_version: 1\nmeta_graphs {\n}\n",
-    "caffemodel": b"\x0a\x09ResNet-50\xa2\x06\x05\x0a\x03abc",
     "unknown": bytes(range(250, 256)) * 50,
 }
 

@@ -1,0 +1,32 @@
+"""Caffe's models: a net as text (.prototxt) and its weights (.caffemodel), which stand beside each other."""
+
+from __future__ import annotations
+
+import re
+
+from porter.formats.format import Content, Format, reader
+
+_LAYER = re.compile(r"^\s*layers?\s*\{|^\s*input(_dim|_shape)?\s*[:{]", re.MULTILINE)
+
+
+def _is_net(content: Content) -> bool:
+    return bool(_LAYER.search(content.text or ""))
+
+
+def _is_weights(content: Content) -> bool:
+    """A NetParameter has a name, then layers of the first format (field 2), inputs (3) or layers (100); or layers only."""
+    if not content.fields:
+        return False
+    (number, value), *following = content.fields
+    if not isinstance(value, bytes):
+        return False
+    if number == 1:
+        return value.isascii() and value.decode().isprintable() and [field for field, _ in following] in ([2], [3], [100])
+    return number == 100 and value[:1] == b"\n"
+
+
+_READ = reader("porter.formats.caffe.read", "read_caffe")
+FORMATS = (
+    Format("caffe-net", "a Caffe net (.prototxt)", _is_net, _READ, engine="numpy", rows="porter.formats.caffe.rows"),
+    Format("caffe", "a .caffemodel of Caffe", _is_weights, _READ, engine="numpy", rows="porter.formats.caffe.rows"),
+)

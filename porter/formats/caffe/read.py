@@ -1,0 +1,352 @@
+"""Reads Caffe's nets: their weights, and their layers as porter's ops. They are parsed, never run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.base.errors import FileError
+from porter.filegraph import moves
+from porter.filegraph.arithmetic import batch_norm, combine
+from porter.filegraph.builder import Value
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.names import expect_values
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
+from porter.formats.caffe.blobs import read_blobs
+from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
+from porter.formats.limits import most_bytes
+from porter.graph import Add, Conv, ConvTranspose, Elu, LeakyRelu, LocalResponseNorm, PRelu, Relu, Relu6, Sigmoid, Tanh
+from porter.padding import LOWEST, Convention, Size, Window
+
+_MOST_TEXT = 8 << 20
+_NET, _WEIGHTS = ".prototxt", ".caffemodel"
+
+
+def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+    """A net with its weights, of which the path names either. The other has the same name, or is the only one of its kind in the
+    folder, or the only one that is called `deploy`.
+
+    Args:
+        outputs: names of layers, at which the graph ends.
+        size: rows and columns, where the net does not state them.
+
+    Raises:
+        FileError: one of the two is missing or damaged, or they do not belong together.
+        UsageError: the net lacks one of `outputs`.
+    """
+    text, weights = _both(path)
+    try:
+        net, stored = read_net(_text(text)), read_blobs(weights.read_bytes())
+    except (ValueError, OverflowError) as error:
+        raise FileError(f"the model is damaged: {str(error)[:300]}", where=str(path), next="fetch both files again") from None
+    tensors = _tensors(net, stored, weights)
+    if net.problem is not None:
+        every = {f"{name}/{place}": array for name, blobs in stored.items() for place, array in enumerate(blobs)}
+        return Checkpoint(path, "caffe", None, every, (f"read without the graph: {net.problem}",), files=(text, weights))
+    graphs = [_graph(net, tensors, most_bytes(weights.stat().st_size), outputs, sizes) for sizes in (size, (None, None))]
+    graph = replace(graphs[0], resizable=graphs[0].nodes == graphs[1].nodes, definition=text.read_bytes(), language="caffe")
+    return Checkpoint(path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights))
+
+
+def _both(path: Path) -> tuple[Path, Path]:
+    found = []
+    for suffix in (_NET, _WEIGHTS):
+        others = sorted(path.parent.glob(f"*{suffix}"))
+        deployed = [other for other in others if "deploy" in other.stem]
+        beside = path if path.suffix == suffix else path.with_suffix(suffix)
+        choices = [beside] if beside.is_file() else deployed if len(deployed) == 1 else others
+        if len(choices) != 1:
+            have = "there is none" if not choices else f"there are {len(choices)}"
+            what = "layers are in a .prototxt" if suffix == _NET else "weights are in a .caffemodel"
+            raise FileError(f"a Caffe model's {what} beside it: {have}", where=str(path), next=f"name it {beside.name}")
+        found.append(choices[0])
+    return found[0], found[1]
+
+
+def _text(path: Path) -> str:
+    if path.stat().st_size > _MOST_TEXT:
+        raise ValueError(f"{path.name} has more than {_MOST_TEXT >> 20} MiB")
+    return path.read_text(encoding="utf-8")
+
+
+def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:
+    """The blobs of the net's layers by name. What Caffe kept with four axes before its blobs had shapes has those of its layer."""
+    found = {}
+    for layer in net.layers:
+        blobs = stored.get(layer.stated.word("name"), [])
+        if len(blobs) < len(layer.blobs):
+            message = f"layer '{layer.name}' of the net has {len(layer.blobs)} blobs, and the weights have {len(blobs)} of it"
+            raise FileError(message, where=str(weights), next="name the net that these weights were trained for")
+        for name, array in zip(layer.blobs, blobs, strict=False):
+            kernel = name.endswith("/0") and layer.op in _KERNELS
+            dense = kernel and layer.op == "InnerProduct"
+            found[name] = array.reshape(array.shape[-2:]) if dense else array if kernel else array.reshape(-1)
+    return found
+
+
+_KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deconvolution", "InnerProduct")
+
+
+def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequence[str], size: Size | None) -> FileGraph:
+    layers, computed = _with_norms(net.layers), dict[str, Array]()
+    for name, layer in layers.items():
+        if layer.op == "BatchNorm":
+            layers[name], of_norm = _with_statistics(layer, tensors)
+            computed |= of_norm
+    expect_values(outputs, layers)
+    live = {IMAGE, *layers}
+    flow = Dataflow(layers, live, Arrays({**tensors, **computed}), lambda layer: layer.op, budget=budget)
+    channels = net.channels or next((tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3)
+    walk = begin(flow, Image((IMAGE, 0), channels, net.size if size is None or None not in size else size, order="CHW"), tensors)
+    walk.tap = lambda source: source[0] if not source[1] else f"{source[0]}:{source[1]}"
+    read_nodes(walk, READERS.get)
+    ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
+    return replace(walk.builder.finish(walk.ends(ends)), evaluated=computed)
+
+
+def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
+    """The layers by name, in which a BatchNorm and the Scale that only reads it are one norm: Caffe's has no scale of its own."""
+    readers = Counter(source for layer in layers for source in layer.inputs[: layer.values])
+    found: dict[str, Layer] = {}
+    for layer in layers:
+        norm = found.get(layer.inputs[0][0])
+        plain = layer.op == "Scale" and layer.values == 1 and layer.parameters.count("axis", 1) == 1
+        if norm is not None and plain and norm.op == "BatchNorm" and readers[layer.inputs[0]] == 1:
+            del found[norm.name]
+            layer = replace(norm, name=layer.name, inputs=(*norm.inputs, *layer.inputs[1:]))
+        found[layer.name] = layer
+    return found
+
+
+def _with_statistics(layer: Layer, tensors: Mapping[str, Array]) -> tuple[Layer, dict[str, Array]]:
+    """A norm that reads its mean and its variance. Caffe keeps sums, and what divides them as the third blob: by 0 both are 0
+    (batch_norm_layer.cpp).
+    """
+    mean, variance, factor = layer.blobs[:3]
+    divisor = float(tensors[factor].ravel()[0]) if tensors[factor].size else 0.0
+    if divisor == 1:
+        return replace(layer, inputs=tuple(source for source in layer.inputs if source[0] != factor)), {}
+    by = 1 / divisor if divisor else 0.0
+    computed: dict[str, Array] = {f"{name} / {factor}": tensors[name].astype(np.float64) * by for name in (mean, variance)}
+    blobs = [*computed, *layer.blobs[3:]]
+    return replace(layer, inputs=(*layer.inputs[: layer.values], *((name, 0) for name in blobs))), computed
+
+
+def _value(walk: Walk[Layer], layer: Layer) -> Value:
+    return walk.value(layer.inputs[0])
+
+
+def _pair(stated: Any, name: str, default: int) -> tuple[int, int]:
+    """Rows and columns: `stride_h` and `stride_w`, otherwise one or two of `stride`; of `kernel_size` without its second word."""
+    given, short = stated.counts(name), name.removesuffix("_size")
+    rows, columns = (given[0], given[-1]) if given else (default, default)
+    return stated.count(f"{short}_h", rows), stated.count(f"{short}_w", columns)
+
+
+def _window(stated: Any) -> tuple[Window, Convention]:
+    (rows, columns), stride = _pair(stated, "pad", 0), _pair(stated, "stride", 1)
+    window = Window(_pair(stated, "kernel_size", 0), stride, _pair(stated, "dilation", 1))
+    return window, Convention("explicit", (rows, rows, columns, columns)) if rows or columns else Convention()
+
+
+def _held(layer: Layer, axes: str) -> dict[str, Stored]:
+    kernel, *bias = layer.blobs
+    return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias else {})}
+
+
+def _conv(walk: Walk[Layer], layer: Layer) -> Read:
+    if layer.parameters.count("axis", 1) != 1:
+        return f"{layer.op} over another axis than the channels'"
+    filters, stated = walk.flow.constants.declared(layer.blobs[0]) or (), layer.parameters
+    depthwise = layer.op != "Convolution"
+    window, convention = _window(stated)
+    op = Conv(filters[0], window, convention, filters[0] if depthwise else stated.count("group", 1))
+    return walk.builder.conv(layer.name, _value(walk, layer), op, _held(layer, "OIHW"))
+
+
+def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
+    _, width, *_ = walk.flow.constants.declared(layer.blobs[0]) or ()
+    window, convention = _window(layer.parameters)
+    groups, held = layer.parameters.count("group", 1), _held(layer, "OIHW")
+    op = ConvTranspose(groups * width, window, convention.pads, groups, "bias" in held)
+    return walk.builder.add(layer.name, op, _value(walk, layer), tensors=held)
+
+
+def _pool(walk: Walk[Layer], layer: Layer) -> Read:
+    """Caffe rounds up; a last window that would begin in the pads behind is left out (pooling_layer.cpp), but one that would begin
+    behind a map without pads is not.
+    """
+    stated, value = layer.parameters, _value(walk, layer)
+    largest = stated.word("pool", "MAX") in ("MAX", "0")
+    if not largest and stated.word("pool") not in ("AVE", "1"):
+        return f"Pooling of kind {stated.word('pool')}"
+    if stated.flag("global_pooling", False):
+        return walk.builder.reduce(layer.name, value, "max" if largest else "mean", ("rows", "columns"))
+    window, convention = _window(stated)
+    padded = any(convention.pads)
+    if not padded and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
+        return "Pooling whose windows stand further apart than they are large"
+    if stated.word("round_mode", "CEIL") not in ("FLOOR", "1"):
+        convention = replace(convention, rounding="ceil")
+    convention = replace(convention, fill=LOWEST if largest else 0.0)
+    convention = convention if largest else replace(convention, average="clipped_window" if padded else "real_cells")
+    return walk.builder.pool(layer.name, value, "max" if largest else "mean", window, convention)
+
+
+def _dense(walk: Walk[Layer], layer: Layer) -> Read:
+    stated, flat = layer.parameters, replace(layer, name=f"{layer.name}:flatten")
+    if stated.count("axis", 1) != 1:
+        return "InnerProduct over another axis than the channels'"
+    read = moves.flatten(walk, flat, layer.inputs[0], 1)
+    if read is None or isinstance(read, str):
+        return read
+    walk.give(flat, [read])
+    held = _held(layer, "IO" if stated.flag("transpose", False) else "OI")
+    return walk.builder.dense(layer.name, walk.value((flat.name, 0)), stated.count("num_output", 0), held)
+
+
+def _norm(walk: Walk[Layer], layer: Layer) -> Read:
+    stated = layer.parameters
+    if not stated.flag("use_global_stats", True):
+        return "BatchNorm with the statistics of the batch"
+    tensors = {role: (name, 0) for role, name in zip(("mean", "variance", "gamma", "beta"), layer.blobs, strict=False)}
+    momentum = round(1 - stated.number("moving_average_fraction", 0.999), 9)
+    return batch_norm(walk, layer, layer.inputs[0], tensors, stated.number("eps", 1e-5), momentum)
+
+
+def _scale(walk: Walk[Layer], layer: Layer) -> Read:
+    """By trained numbers, or by another value."""
+    stated = layer.parameters
+    if layer.values == 2 and not layer.blobs and stated.count("axis", 1) in (0, 1):
+        return combine(walk, layer, "Mul", [layer.inputs[0], layer.inputs[1]])
+    if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
+        return f"{layer.op} over other axes than the channels'"
+    gamma, *beta = layer.blobs
+    scaled = walk.builder.scale(layer.name if not beta else f"{layer.name}:scale", _value(walk, layer), Stored(gamma))
+    return walk.builder.bias(layer.name, scaled, Stored(beta[0])) if beta else scaled
+
+
+def _bias(walk: Walk[Layer], layer: Layer) -> Read:
+    return combine(walk, layer, "Add", [layer.inputs[0], layer.inputs[1]]) if layer.values == 2 else None
+
+
+def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
+    stated = layer.parameters
+    kind = {"PROD": "Mul", "0": "Mul", "MAX": "Max", "2": "Max"}.get(stated.word("operation", "SUM"), "Add")
+    factors = [float(word) for word in stated.words("coeff")] if kind == "Add" else []
+    if all(factor == 1 for factor in factors):
+        return combine(walk, layer, kind, layer.inputs)
+    if len(factors) != len(layer.inputs):
+        return "Eltwise with another number of coefficients than of values"
+    scaled = [
+        walk.builder.affine(f"{layer.name}:{place}", walk.value(source), (factor,), (0.0,))
+        for place, (factor, source) in enumerate(zip(factors, layer.inputs, strict=True))
+    ]
+    return walk.builder.add(layer.name, Add(), *scaled)
+
+
+def _power(walk: Walk[Layer], layer: Layer) -> Read:
+    stated = layer.parameters
+    power, scale, shift = (stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0)))
+    if power != 1:
+        return f"Power of {power:g}"
+    return walk.builder.affine(layer.name, _value(walk, layer), (scale,), (shift,))
+
+
+def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
+    stated = layer.parameters
+    if stated.word("norm_region", "ACROSS_CHANNELS") not in ("ACROSS_CHANNELS", "0"):
+        return "LRN within channels"
+    size, alpha = stated.count("local_size", 5), stated.number("alpha", 1.0)
+    op = LocalResponseNorm(size, alpha / size, stated.number("beta", 0.75), stated.number("k", 1.0))
+    return walk.builder.add(layer.name, op, _value(walk, layer))
+
+
+def _prelu(walk: Walk[Layer], layer: Layer) -> Read:
+    if layer.parameters.flag("channel_shared", False):
+        return apply(walk, layer, layer.inputs[0], LeakyRelu(float(walk.flow.constants.array(layer.blobs[0]).ravel()[0])))
+    return walk.builder.add(layer.name, PRelu(), _value(walk, layer), tensors={"alpha": Stored(layer.blobs[0])})
+
+
+def _concat(walk: Walk[Layer], layer: Layer) -> Read:
+    axis = layer.parameters.count("axis", layer.parameters.count("concat_dim", 1))
+    return moves.concat(walk, layer, layer.inputs, axis)
+
+
+def _slice(walk: Walk[Layer], layer: Layer) -> Read | list[Read]:
+    axis, points = layer.parameters.count("axis", layer.parameters.count("slice_dim", 1)), layer.parameters.counts("slice_point")
+    whole = (walk.sizes(layer.inputs[0]) or (0,) * 4)[axis]
+    ends = [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
+    return moves.split(walk, layer, layer.inputs[0], axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
+
+
+def _crop(walk: Walk[Layer], layer: Layer) -> Read:
+    """A value cut to the size of another from an axis on, at offsets."""
+    sizes, wanted = walk.sizes(layer.inputs[0]), walk.sizes(layer.inputs[1])
+    axis, offsets = layer.parameters.count("axis", 2), layer.parameters.counts("offset")
+    if sizes is None or wanted is None or len(sizes) != len(wanted):
+        return None
+    axes = range(axis % len(sizes), len(sizes))
+    starts = dict(zip(axes, offsets if len(offsets) == len(axes) else (offsets or [0])[:1] * len(axes), strict=True))
+    if any(start + wanted[place] > sizes[place] for place, start in starts.items()):
+        return "Crop beyond the map"
+    return moves.cut(walk, layer, layer.inputs[0], {place: slice(start, start + wanted[place]) for place, start in starts.items()})
+
+
+def _flatten(walk: Walk[Layer], layer: Layer) -> Read:
+    first, last = layer.parameters.count("axis", 1), layer.parameters.count("end_axis", -1)
+    return moves.flatten(walk, layer, layer.inputs[0], first, last)
+
+
+def _reshape(walk: Walk[Layer], layer: Layer) -> Read:
+    """0 keeps a size."""
+    sizes, wanted = walk.sizes(layer.inputs[0]), layer.parameters.part("shape").counts("dim")
+    if sizes is None or layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
+        return "Reshape of a part of the axes"
+    return moves.reshape(walk, layer, layer.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)])
+
+
+def _relu(layer: Layer) -> Any:
+    slope = layer.parameters.number("negative_slope", 0.0)
+    return LeakyRelu(slope) if slope else Relu()
+
+
+def _clip(walk: Walk[Layer], layer: Layer) -> Read:
+    low, high = (layer.parameters.number(name, default) for name, default in (("min", -math.inf), ("max", math.inf)))
+    return walk.builder.clip(layer.name, _value(walk, layer), low, high)
+
+
+READERS: Mapping[str, Reader[Layer]] = {
+    **dict.fromkeys(("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"), _conv),
+    "Deconvolution": _deconv,
+    "Pooling": _pool,
+    "InnerProduct": _dense,
+    "BatchNorm": _norm,
+    "Scale": _scale,
+    "Bias": _bias,
+    "Eltwise": _eltwise,
+    "Power": _power,
+    "LRN": _lrn,
+    "PReLU": _prelu,
+    "Concat": _concat,
+    "Slice": _slice,
+    "Crop": _crop,
+    "Flatten": _flatten,
+    "Reshape": _reshape,
+    "Clip": _clip,
+    "ReLU": unary(_relu),
+    "ReLU6": always(Relu6()),
+    "ELU": unary(lambda layer: Elu(layer.parameters.number("alpha", 1.0))),
+    "Sigmoid": always(Sigmoid()),
+    "TanH": always(Tanh()),
+    "Softmax": lambda walk, layer: moves.softmax(walk, layer, layer.inputs[0], layer.parameters.count("axis", 1)),
+}

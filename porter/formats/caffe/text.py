@@ -1,0 +1,110 @@
+"""Protobuf's text format, which Caffe's nets are written in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+_TOKEN = re.compile(
+    r"""(?:\s|\#[^\n]*)*(?:"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|([{}<>\[\]:;,])|([^\s{}<>\[\]:;,"'#]+)|\Z)"""
+)
+_FALSE = ("false", "f", "0")
+
+
+@dataclass
+class Message:
+    """A message: the values of each field, in the file's order."""
+
+    fields: dict[str, list[str | Message]] = field(default_factory=dict)
+
+    def words(self, name: str) -> list[str]:
+        return [value for value in self.fields.get(name, ()) if isinstance(value, str)]
+
+    def word(self, name: str, default: str = "") -> str:
+        """A field's last value: later ones replace earlier ones, as in protobuf."""
+        return (self.words(name) or [default])[-1]
+
+    def number(self, name: str, default: float) -> float:
+        return float(self.word(name, str(default)))
+
+    def counts(self, name: str) -> list[int]:
+        return [int(value) for value in self.words(name)]
+
+    def count(self, name: str, default: int) -> int:
+        return (self.counts(name) or [default])[-1]
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.word(name).lower() not in _FALSE if self.words(name) else default
+
+    def parts(self, name: str) -> list[Message]:
+        return [value for value in self.fields.get(name, ()) if isinstance(value, Message)]
+
+    def part(self, name: str) -> Message:
+        """A field's message; an empty one if it is left out."""
+        return (self.parts(name) or [Message()])[-1]
+
+
+def parse(text: str) -> Message:
+    """A message as text.
+
+    Raises:
+        ValueError: it is no such text.
+    """
+    found = Message()
+    open_ones, tokens = [found], _tokens(text)
+    for kind, token in tokens:
+        if token in (";", ",") and kind == "mark":
+            continue
+        if token in ("}", ">") and kind == "mark":
+            open_ones.pop()
+            if not open_ones:
+                raise ValueError("a message ends that has not begun")
+            continue
+        if kind != "word":
+            raise ValueError(f"a field has a name, got {token!r}")
+        values = open_ones[-1].fields.setdefault(token, [])
+        kind, value = next(tokens, ("end", ""))
+        if (kind, value) == ("mark", ":"):
+            kind, value = next(tokens, ("end", ""))
+        if (kind, value) == ("mark", "["):
+            values += _listed(tokens)
+        elif kind == "mark" and value in ("{", "<"):
+            message = Message()
+            values.append(message)
+            open_ones.append(message)
+        elif kind in ("word", "text"):
+            values.append(value)
+        else:
+            raise ValueError(f"the field {token!r} has no value")
+    if len(open_ones) > 1:
+        raise ValueError("a message does not end")
+    return found
+
+
+def _listed(tokens: Iterator[tuple[str, str]]) -> list[str]:
+    values: list[str] = []
+    for kind, token in tokens:
+        if (kind, token) == ("mark", "]"):
+            return values
+        if kind in ("word", "text"):
+            values.append(token)
+        elif token != ",":
+            break
+    raise ValueError("a list does not end")
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    place = 0
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise ValueError(f"line {text.count(chr(10), 0, place) + 1} is no protobuf text: {text[place : place + 40].strip()!r}")
+        place = match.end()
+        double, single, mark, word = match.groups()
+        if mark or word:
+            yield ("mark", mark) if mark else ("word", word)
+        elif double is not None or single is not None:
+            yield "text", double if double is not None else single
+        elif place >= len(text):
+            return
