@@ -21,12 +21,8 @@ ROWS, WHOLE = "axes of each image", "axes of the input"
 behind the batch; or it has no batch, and is one image.
 """
 _CHANNELS_FIRST = (0, 3, 1, 2)
-_OF_MAPS = frozenset(
-    {
-        *("Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"),
-        *("BatchNormalization", "LRN", "DepthToSpace", "PRelu"),
-    }
-)
+_WINDOWED = frozenset({"Conv", "ConvTranspose", "MaxPool", "AveragePool"})
+_OF_MAPS = _WINDOWED | {"GlobalMaxPool", "GlobalAveragePool", "BatchNormalization", "LRN", "DepthToSpace", "PRelu"}
 """Ops whose second axis is the channels'."""
 _COUNTS = (1, 3, 4)
 """How many channels images have, where neither the graph nor an open size tells which axis they are."""
@@ -61,7 +57,8 @@ def images(value: Any, nodes: Mapping[str, OnnxNode], taken: int | None, size: S
         yield _map(source, sizes, _channels_last(nodes, value.name, sizes), taken, size)
     elif sizes not in ([], known[:1]) and (found := _rows(sizes[1:])) is not None:
         yield _of_rows(source, sizes, found, size)
-    rows = _rows_of(math.prod(known)) if len(known) == len(sizes) else None
+    windowed = any(node.op in _WINDOWED for node in nodes.values())  # what they take has a batch
+    rows = _rows_of(math.prod(known)) if len(known) == len(sizes) and not windowed else None
     if rows is not None:
         yield _whole(source, known, rows)
 

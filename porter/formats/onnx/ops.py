@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, slopes
+from porter.filegraph.builder import Builder, Value
 from porter.filegraph.einsum import einsum
 from porter.filegraph.gathering import gather
 from porter.filegraph.views import IMAGE, LARGE, View
@@ -15,7 +16,7 @@ from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.plain import PLAIN
-from porter.graph import DepthToSpace, LocalResponseNorm
+from porter.graph import Add, DepthToSpace, LocalResponseNorm, Multiply, Relu
 from porter.graph.ops import Function
 
 _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceL2": "norm"}
@@ -49,15 +50,47 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:
-    """ReduceMean, ReduceMax, ReduceL2 and ReduceSum; without axes over all of them, or over none."""
-    axes, sizes = node.stated(walk.flow, "axes", 1), walk.sizes(node.inputs[0]) or ()
+    """ReduceMean, ReduceMax, ReduceL2 and others; without axes over all of them, or over none."""
+    axes, source = node.stated(walk.flow, "axes", 1), node.inputs[0]
     if not axes and node.integer("noop_with_empty_axes"):
-        return f"{node.op} of each number" if node.op == "ReduceL2" else walk.view(node.inputs[0])
+        return (
+            walk.view(source) if node.op in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum") else f"{node.op} of each number"
+        )
     keep = bool(node.integer("keepdims", 1))
-    places = axes or range(len(sizes))
-    if node.op == "ReduceSum":
-        return moves.total(walk, node, node.inputs[0], places, keep)
-    return moves.reduce(walk, node, node.inputs[0], _FUNCTIONS[node.op], places, keep)
+    places = axes or range(len(walk.sizes(source) or ()))
+    if node.op in _MADE:
+        view, name = walk.kept(source), f"{node.name}:each"
+        source = name, 0
+        walk.found[source] = walk.views.like(view, _MADE[node.op](walk.builder, name, view.value))
+    if node.op in _FUNCTIONS:
+        return moves.reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
+    if node.op != "ReduceMin":
+        return moves.total(walk, node, source, places, keep)
+    most = moves.reduce(walk, node, source, "max", places, keep)
+    return walk.views.like(most, _opposite(walk.builder, f"{node.name}:least", most.value)) if isinstance(most, View) else most
+
+
+def _opposite(builder: Builder, name: str, value: Value) -> Value:
+    return builder.affine(name, value, (-1.0,), (0.0,))
+
+
+def _absolutes(walk: Walk, node: OnnxNode) -> Read:
+    view = walk.kept(node.inputs[0])
+    return walk.views.like(view, _absolute(walk.builder, node.name, view.value))
+
+
+def _absolute(builder: Builder, name: str, value: Value) -> Value:
+    """Of each number, of which one of these two is zero."""
+    below = builder.add(f"{name}:below", Relu(), _opposite(builder, f"{name}:opposite", value))
+    return builder.add(name, Add(), builder.add(f"{name}:above", Relu(), value), below)
+
+
+_MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
+    "ReduceMin": _opposite,
+    "ReduceL1": _absolute,
+    "ReduceSumSquare": lambda builder, name, value: builder.add(name, Multiply(), value, value),
+}
+"""What is made of each number before it is reduced."""
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
@@ -143,8 +176,9 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: unary(row.read) for kind, row in PLAIN.items()},
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), arithmetic.read_binary),
     **dict.fromkeys(("MaxPool", "AveragePool"), windows.read_pool),
-    **dict.fromkeys((*_FUNCTIONS, "ReduceSum"), _reduce),
+    **dict.fromkeys((*_FUNCTIONS, *_MADE, "ReduceSum"), _reduce),
     **dict.fromkeys(("Resize", "Upsample"), windows.read_resize),
+    "Abs": _absolutes,
     "BatchNormalization": arithmetic.read_batch_norm,
     "Cast": _cast,
     "Celu": unary(arithmetic.celu),

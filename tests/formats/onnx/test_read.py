@@ -102,6 +102,8 @@ CASES = {
     "a norm of each image": "n = LayerNormalization <axis=1, epsilon=0.01> (x, map, map1) y = PRelu (n, map)",
     "products with a vector": "m = MatMul (x, columns) n = LayerNormalization <axis=-2, epsilon=0.01> (m, norm) "
     "y = PRelu (n, norm)",
+    "the least and others": "a = Abs (x) b = ReduceMin <axes=[2]> (x) c = ReduceL1 <axes=[1]> (x) "
+    "d = ReduceSumSquare <axes=[3]> (x) e = Mul (a, b) f = Mul (c, d) y = Add (e, f)",
     "places in any order": "a = Gather <axis=1> (x, back) b = Gather <axis=2> (a, some) c = Gather <axis=3> (b, square) "
     "p = GlobalAveragePool (x) f = Flatten (p) y = Gather <axis=1> (f, some)",
     "channels in any order": "y = Gather <axis=1> (x, some)",

@@ -212,7 +212,7 @@ def _transposed() -> Iterator[Case]:
 
 
 def _reductions() -> Iterator[Case]:
-    for op in ("ReduceMean", "ReduceMax", "ReduceL2", "ReduceSum", "ReduceProd"):
+    for op in ("ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceSumSquare", "ReduceProd"):
         last = 12 if op == "ReduceSum" else 17
         for stated in ("axes=[2, 3]", "axes=[1]", "axes=[-1]", "axes=[2, 3], keepdims=0", "axes=[-2, -1]"):
             yield Case(op, f"y = {op} <{stated}> (x)", until=last)
@@ -325,6 +325,8 @@ def _moves() -> Iterator[Case]:
     yield Case("Gather", "c = Gather <axis=1> (x, place) u = Unsqueeze (c, axis1) y = Concat <axis=1> (u, x)", 13)
     for axis in (1, 2, 3):
         yield Case("Gather", f"y = Gather <axis={axis}> (x, axes21)")
+    for equation, other in (("nchw,co->nohw", "matrix"), ("nchw,wd->nchd", "last"), ("nchw,nchd->ncwd", "x")):
+        yield Case("Einsum", f'y = Einsum <equation="{equation}"> (x, {other})', 12)
     yield Case("SpaceToDepth", "p = Pad (x, even) y = SpaceToDepth <blocksize=2> (p)", 11)
     for stated in ("blocksize=2", 'blocksize=2, mode="CRD"', 'blocksize=2, mode="DCR"', "blocksize=1"):
         text = f"c = Concat <axis=1> (x, x) y = DepthToSpace <{stated}> (c)"
@@ -422,7 +424,7 @@ def cases() -> Iterator[Case]:
     first: dict[str, int] = {}
     for schema in onnx.defs.get_all_schemas_with_history():
         first[schema.name] = min(schema.since_version, first.get(schema.name, NEWEST))
-    for op in (*(kind for kind, row in PLAIN.items() if not row.attributes), "Neg", "Mish"):
+    for op in (*(kind for kind, row in PLAIN.items() if not row.attributes), "Abs", "Neg", "Mish"):
         yield from _of_each(op, since=max(first[op], OLDEST_OPSET))
     yield Case("Clip", "y = Clip (x)")
     yield Case("Clip", "y = Clip <min=-0.3, max=0.7> (x)", until=10)
