@@ -42,7 +42,7 @@ def standin_graph(variant: str, zoo: str, classes: int = 1000, recipes: Path | N
 def standin_tensors(variant: str, zoo: str, classes: int = 1000, recipes: Path | None = None) -> Mapping[str, Mapping[str, Array]]:
     """Calibrated random weights: logits depend on the image, so that a wrong pad shows."""
     graph = standin_graph(variant, zoo, classes, recipes)
-    native = find_recipe(variant, recipes).native_size()
+    native = find_recipe(variant, recipes).member(variant, zoo).native_size()
     size = CALIBRATION_SIZE if _takes(graph, CALIBRATION_SIZE) else native
     return calibrated_tensors(graph, size, seed=len(variant), lowered=_pooled_unclipped(graph))
 

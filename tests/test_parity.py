@@ -27,6 +27,8 @@ OTHER_SIZES = {
     **dict.fromkeys((("vgg16", "keras"), ("vgg11_bn", "torchvision")), (225, 231)),
     ("vgg11_bn", "timm"): (225, 263),
     **{("vit_b_32", zoo): (224, 224) for zoo in ("torchvision", "timm", "vit_jax")},
+    **{("vit_b_32", zoo): (384, 384) for zoo in ("timm_384", "vit_jax_384")},
+    ("vit_b_16", "torchvision_swag"): (384, 384),
     **{("xception", zoo): (107, 96) for zoo in ("keras", "timm")},
     **{("inception_v3", zoo): (107, 96) for zoo in ("keras", "slim", "tensornets", "torchvision", "timm")},
 }
@@ -89,6 +91,9 @@ CASES = {
     ("vit_b_32", "torchvision"): BOTH,
     ("vit_b_32", "timm"): TORCH,
     ("vit_b_32", "vit_jax"): TORCH,
+    ("vit_b_16", "torchvision_swag"): TORCH,
+    ("vit_b_32", "timm_384"): TORCH,
+    ("vit_b_32", "vit_jax_384"): TORCH,
     ("wide_resnet50_2", "tensornets"): TORCH,
     ("wide_resnet50_2", "torchvision"): TORCH,
     ("xception", "keras"): BOTH,
@@ -102,7 +107,11 @@ FULL = {
     ("resnet50", "timm"),
     ("resnet200v2", "slim"),
     ("resnext50_32x4d", "tensornets"),
+    ("vit_b_32", "torchvision"),
     ("vit_b_32", "timm"),
+    ("vit_b_16", "torchvision_swag"),
+    ("vit_b_32", "timm_384"),
+    ("vit_b_32", "vit_jax_384"),
     ("wide_resnet50_2", "tensornets"),
     ("xception", "keras"),
     ("xception", "timm"),
@@ -123,11 +132,9 @@ LATER = {
     ("resnext50_32x4d", "keras"),
     ("resnext50_32x4d", "torchvision"),
     ("shufflenet_v2_x0_5", "torchvision"),
-    ("vit_b_32", "torchvision"),
 }
 """Cases that `full` proves in tf. CI proves there another graph of the same family, an Inception of as many kinds of branches
-(GoogLeNet), a basic unit with the same pads (ResNet-18), and convolutions in groups and attention layer by layer
-(tests/frameworks/tf).
+(GoogLeNet), a basic unit with the same pads (ResNet-18), and convolutions in groups layer by layer (tests/frameworks/tf).
 """
 IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
 SILENT = {
@@ -148,13 +155,16 @@ SILENT = {
     ("resnet_v1", "timm"): ("/add",),
     ("vgg", "keras"): ("/conv", "/fc1", "/fc2"),
     ("vgg", "torchvision"): ("/flatten",),
-    ("vit", "torchvision"): ("/cells", "/token", "/first", "/qkv", "/attention", "/add1"),
-    ("vit", "timm"): ("/token", "/first", "/add1"),
-    ("vit", "vit_jax"): ("/token", "/first", "/query", "/key", "/value", "/add1"),
+    **{("vit", zoo): ("/cells", "/token", "/first", "/qkv", "/attention", "/add1") for zoo in ("torchvision", "torchvision_swag")},
+    **{("vit", zoo): ("/token", "/first", "/add1") for zoo in ("timm", "timm_384")},
+    **{("vit", zoo): ("/token", "/first", "/query", "/key", "/value", "/add1") for zoo in ("vit_jax", "vit_jax_384")},
     ("xception", "keras"): ("/depthwise",),
 }
 """Ends of the paths that a zoo's code computes in no layer or operation of their own, so that they cannot be compared."""
-AS_ANOTHER = {"torchvision_v2": "torchvision", "timm_tf": "timm"}
+AS_ANOTHER = {
+    **dict.fromkeys(("torchvision_v2", "torchvision_swag_linear"), "torchvision"),
+    **dict.fromkeys(("timm_tf", "deit"), "timm"),
+}
 """Zoos that differ from another one by their files and protocols only, if their reference is the other's."""
 
 

@@ -51,9 +51,10 @@ def published_like(
 
 def write_weights(path: Path, variant: str, zoo_name: str, classes: int = 1000, recipes: Path | None = None) -> Path:
     """Weights of a zoo that keras.applications, torchvision or timm implement, in the format that `path` ends in."""
-    zoo = find_recipe(variant, recipes).zoo(zoo_name, variant)
+    member = find_recipe(variant, recipes).member(variant, zoo_name)
+    zoo, size = member.zoo, (224, 224) if member.zoo.framework == "tf" else member.native_size()
     checkpoint = source_checkpoint(variant, zoo_name, classes, recipes)
-    model = get_implementation(str(zoo.reference)).build(variant, classes, (224, 224), checkpoint, "float32")
+    model = get_implementation(str(zoo.reference)).build(variant, classes, size, checkpoint, "float32")
     if zoo.framework == "torch":
         import torch
 

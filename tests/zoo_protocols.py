@@ -30,8 +30,17 @@ TIMM = {
     ("resnet_v1", "timm"): "resnet50.gluon_in1k",
     ("vgg", "timm"): "vgg16.tv_in1k",
     ("vit", "timm"): "vit_base_patch16_224.augreg_in21k_ft_in1k",
+    ("vit", "timm_384"): "vit_base_patch16_384.augreg_in21k_ft_in1k",
     ("xception", "timm"): "legacy_xception.tf_in1k",
 }
+TORCHVISION = {
+    "torchvision": "V1",
+    "torchvision_v2": "V2",
+    "torchvision_swag": "SWAG_E2E_V1",
+    "torchvision_swag_linear": "SWAG_LINEAR_V1",
+}
+DEIT = {"input_size": (3, 224, 224), "crop_pct": 0.875, "interpolation": "bicubic"}
+"""facebookresearch/deit, datasets.py: torchvision's transforms with ImageNet's mean and deviation, as timm makes them too."""
 TENSORNETS = {
     "inception_v3": "tfslim",
     "mobilenet_v1": "tfslim",
@@ -81,9 +90,10 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
             return originals.slim_inception(pixels, protocol.size, protocol.central_fraction or 1).transpose(2, 0, 1)
         return originals.slim_vgg(pixels, protocol.size, protocol.crop or 0).transpose(2, 0, 1)
     assert isinstance(image, Image.Image)
-    if use.zoo in ("torchvision", "torchvision_v2"):
-        variant = use.variants[0]
-        return originals.torchvision_preset(variant, "IMAGENET1K_V2" if use.zoo.endswith("v2") else "IMAGENET1K_V1")(image)
+    if use.zoo in TORCHVISION:
+        return originals.torchvision_preset(use.variants[0], f"IMAGENET1K_{TORCHVISION[use.zoo]}")(image)
+    if use.zoo == "deit":
+        return originals.timm_transform(DEIT)(image)
     if use.zoo.startswith("vit_jax"):
         return originals.vit_jax(np.asarray(image), protocol.size).transpose(2, 0, 1)
     if use.zoo == "akamaster":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from porter.graph.pads import Pad
     from porter.identify.inspection import Inspection
     from porter.port import Input, Record, TensorLists
-    from porter.recipe import Recipe, Zoo
+    from porter.recipe import Member, Recipe, Zoo
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
     from porter.verification.results import Parity
@@ -247,11 +247,12 @@ def recipe_check(result: Checked, trial: Trial | None = None) -> list[str]:
     return [*lines, *([f"error: {trial.error}"] if trial is not None and trial.error is not None else [])]
 
 
-def recipe_record(file: Recipe, variant: str, graph: Graph) -> dict[str, Any]:
+def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
     """A recipe, the weights of one of its variants in each zoo, and the variant's graph; `window` is null of a step without one."""
     from porter.graph import shapes
 
-    known = shapes(graph, file.native_size())
+    file, variant, _ = member
+    known = shapes(graph, member.native_size())
     nodes = [
         {"path": node.path, "op": node.op_name, "window": _window(node), "output": list(known[node.path])} for node in graph.nodes
     ]

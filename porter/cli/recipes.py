@@ -42,7 +42,8 @@ def recipe_show(
 
     recipe = find_recipe(name, recipes)
     variant = name if name in recipe.variants else next(iter(recipe.variants))
-    shown = printing.recipe_record(recipe, variant, expand(next(recipe.members(variant))))
+    member = next(recipe.members(variant))
+    shown = printing.recipe_record(member, expand(member))
     show(shown if as_json else printing.recipe(shown))
 
 

@@ -51,7 +51,7 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
         return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, size, capabilities)))
     member = find_member(subject, source, recipes)
     graph = expand(member)
-    size = member.recipe.native_size() if input_size is None else parse_size(input_size)
+    size = member.native_size() if input_size is None else parse_size(input_size)
     shipped = pads_of(make_plan(graph, size, capabilities))
     conventions = trained_conventions(member)
     trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped

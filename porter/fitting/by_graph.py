@@ -39,7 +39,7 @@ def fit_by_graph(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) 
     assert checkpoint.graph is not None
     draft = expand(member)
     mapped = parse_map(wishes.map, draft)
-    aligned = align(draft, checkpoint.graph, member.recipe.native_size())
+    aligned = align(draft, checkpoint.graph, member.native_size())
     kernels = head_kernels(member, draft)
 
     def fitted(chosen: str | None) -> Fit:
@@ -73,7 +73,7 @@ def _fit(
             raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
     folded = aligned.folded(pairs)
     grafted = graft(draft, file, pairs, folded, base, end.layer)
-    size = file.built_size or member.recipe.native_size()
+    size = file.built_size or member.native_size()
     _expect_whole_averages(grafted, file, size)
     differences = _differences(draft, grafted.graph, folded.values(), size)
     layers = layer_names(member, draft)

@@ -213,7 +213,7 @@ def _settled(checkpoint: Checkpoint, match: Match, error: PorterError, recipes: 
 def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
     """The input size of the file's graph, None if it takes any; the recipe's own size if the file has no graph."""
     if checkpoint.graph is None:
-        return match.member.recipe.native_size()
+        return match.member.native_size()
     return checkpoint.graph.built_size
 
 

@@ -167,7 +167,7 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
     graph = draft if rows in (None, channels_of(draft)[draft.output]) else expand(member, {"classes": rows})
     located = locate(graph, layers, member.zoo, checkpoint)
     # The ops of a file's graph count as much as its names.
-    aligned = None if file is None else align(draft, file, member.recipe.native_size())
+    aligned = None if file is None else align(draft, file, member.native_size())
     misfits = _misfits(graph, dialect, layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))

@@ -111,12 +111,12 @@ def graphs_of_others(member: Member) -> Iterator[Graph]:
 def _expanded(member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES) -> Expanded:
     recipe, variant, zoo = member
     zoo = zoo.of(variant)
-    variables = {**recipe.constants, **options_of(member, options), **recipe.parameters(variant)}
+    variables = member.variables(options)
     rules = (*zoo.padding_as_trained, *zoo.padding) if as_trained else zoo.padding
     expansion = Unrolling(recipe, variables, rules, _origins(Member(recipe, variant, zoo), options), most)
     try:
         graph = expansion.graph()
-        _expect_shapes(recipe, graph, expansion.locations)
+        _expect_shapes(recipe, graph, expansion.locations, recipe.native_size(variables))
     except UnknownVariable as error:
         raise _absent(recipe, variant, error) from None
     except RecipeError as error:
@@ -134,9 +134,9 @@ def _absent(recipe: Recipe, variant: str, error: UnknownVariable) -> RecipeError
     return RecipeError(f"'{variant}' has no '{error.name}', which {error.where} uses", where=where, next=own)
 
 
-def _expect_shapes(recipe: Recipe, graph: Graph, steps: Mapping[str, Location]) -> None:
+def _expect_shapes(recipe: Recipe, graph: Graph, steps: Mapping[str, Location], size: tuple[int, int]) -> None:
     try:
-        shapes(graph, recipe.native_size())
+        shapes(graph, size)
     except GraphError as error:
         message = f"{error.where}: {error.message}" if error.where else error.message
         raise RecipeError(message, where=recipe.source.where(steps.get(error.where or "", ("graph",)))) from None

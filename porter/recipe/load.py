@@ -107,7 +107,7 @@ def _open(files: tuple[Path, ...], stamp: Stamp) -> Recipe:
         variants=document.variants,
         options={**STANDARD_OPTIONS, **document.options},
         constants=document.constants,
-        input_size=sizes.size if isinstance(sizes.size, tuple) else (sizes.size, sizes.size),
+        input_size=(sizes.size, sizes.size) if isinstance(sizes.size, int) else sizes.size,
         channels=sizes.channels,
         graph=graph,
         blocks={

@@ -7,19 +7,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from porter.base.errors import UsageError
+from porter.base.errors import RecipeError, UsageError
 from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
 from porter.frameworks import OTHER_NAMES
 from porter.graph import USUAL_MOMENTUM
-from porter.recipe.expressions import Value
+from porter.recipe.expressions import Value, evaluate
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint
 from porter.recipe.steps import Block, Step
 from porter.zoos.tables import DEFAULT_ZOOS, REFERENCES
 
+LARGEST_SIDE = 8192
 STANDARD_OPTIONS: Mapping[str, Value] = {"classes": 1000, "bn_momentum": USUAL_MOMENTUM, "bn_scale": True, "bn_center": True}
 """Options that every recipe has. `bn_epsilon` has no default, because nobody would notice a forgotten one."""
 
@@ -226,7 +227,7 @@ class Recipe:
         variants: name to parameters.
         options: name to default; a zoo's and a caller's override it.
         constants: variables of every expression that are the same everywhere.
-        input_size: rows and columns that it was designed for.
+        input_size: rows and columns that it was designed for, or an expression of the side; see `native_size`.
         channels: of the input.
         graph: the steps, not expanded; see porter.recipe.expansion.
         zoos: by name; a zoo is read when it is first asked for, and the RecipeErrors of what is wrong there come then.
@@ -240,7 +241,7 @@ class Recipe:
     variants: Mapping[str, Mapping[str, Value]]
     options: Mapping[str, Value]
     constants: Mapping[str, Value]
-    input_size: tuple[int, int]
+    input_size: tuple[int, int] | str
     channels: int
     graph: tuple[Step, ...]
     blocks: Mapping[str, Block]
@@ -315,9 +316,22 @@ class Recipe:
             )
         return self.zoos[default]
 
-    def native_size(self) -> tuple[int, int]:
-        """Rows and columns of the input that the architecture was designed for."""
-        return self.input_size
+    def native_size(self, variables: Mapping[str, Value] = {}) -> tuple[int, int]:
+        """Rows and columns of the input that the architecture was designed for.
+
+        Args:
+            variables: of a variant as a zoo has it; without them, the recipe's own options decide.
+
+        Raises:
+            RecipeError: the expression gives no side.
+        """
+        if not isinstance(self.input_size, str):
+            return self.input_size
+        with self.source.at(("input", "size")):
+            side = evaluate(self.input_size, {**self.constants, **self.options, **variables})
+            if type(side) is not int or not 1 <= side <= LARGEST_SIDE:
+                raise RecipeError(f"'size' is a whole number from 1 to {LARGEST_SIDE}, got {side!r}")
+            return side, side
 
 
 class Member(NamedTuple):
@@ -330,6 +344,16 @@ class Member(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.variant} from {self.zoo.name}"
+
+    def variables(self, options: Mapping[str, Value] | None = None) -> Mapping[str, Value]:
+        """What every expression can use; `options` override the zoo's."""
+        recipe, variant, zoo = self
+        own = {**recipe.options, **zoo.of(variant).options, **(options or {})}
+        return {**recipe.constants, **own, **recipe.parameters(variant)}
+
+    def native_size(self) -> tuple[int, int]:
+        """Rows and columns of the input that the zoo's model is for."""
+        return self.recipe.native_size(self.variables())
 
     @property
     def file(self) -> WeightsFile | None:

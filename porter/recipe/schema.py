@@ -106,9 +106,9 @@ class Extension(Section):
 
 
 class InputSection(Section):
-    """The input that the network was designed for: a side or [rows, columns], and channels."""
+    """The input that the network was designed for: a side, perhaps an expression of variables, or [rows, columns]; and channels."""
 
-    size: Side | tuple[Side, Side]
+    size: Side | tuple[Side, Side] | Annotated[str, Field(pattern="^=")]
     channels: Annotated[int, Field(ge=1, le=4096)] = 3
 
 

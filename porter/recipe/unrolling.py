@@ -74,7 +74,7 @@ class Unrolling:
         self.rules = rules
         self.nodes: dict[str, Node] = {}
         self.outputs: dict[str, str] = {}
-        self.shapes: dict[str, Shape] = {INPUT: (recipe.channels, *recipe.native_size())}
+        self.shapes: dict[str, Shape] = {INPUT: (recipe.channels, *recipe.native_size(variables))}
         self.locations: dict[str, Location] = {}
         self.origins = origins
         self.left_out: dict[str, Location] = {}

@@ -66,18 +66,18 @@ def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NON
     publisher = publisher_of(member, checkpoint)
     other_zoo = _other_zoo_warning(publisher, member)
     member = publisher or member
-    recipe, _, zoo = member
+    zoo = member.zoo
     if checkpoint.dialect not in (None, zoo.framework):
         message = f"this is a {checkpoint.dialect} file ({checkpoint.format}), and zoo '{zoo.name}' is {zoo.framework}'s"
         raise MappingError(message, where=str(checkpoint.path))
     if checkpoint.graph is not None:
         expect_no_options(wishes, str(checkpoint.path), "the file carries its own graph")
-    member = with_options(member, wishes.options)
+    usual, member = member.native_size(), with_options(member, wishes.options)
     checkpoint, placed = name_by_position(member, checkpoint)
     fit = _fit(member, checkpoint, wishes)
     recorded = publisher is not None or checkpoint.graph is not None
-    opened = of_fit(fit, checkpoint, zoo.framework, recipe.native_size(), get_dialect(zoo.framework))
-    protocol, scaling = scaled(in_proportion(zoo.preprocess, opened.sizes.built, recipe.native_size()), fit.scaling)
+    opened = of_fit(fit, checkpoint, zoo.framework, member.native_size(), get_dialect(zoo.framework))
+    protocol, scaling = scaled(in_proportion(zoo.preprocess, opened.sizes.built, usual), fit.scaling)
     labels = zoo.labels if fit.own_head else None
     return replace(
         opened,

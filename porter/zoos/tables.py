@@ -148,6 +148,15 @@ TIMM_TF: Mapping[str, Call] = {
 WITH_EPSILON = ("efficientnet", "mnasnet", "mobilenet")
 """What the names of timm's models begin with that take `bn_eps` (timm/models/_efficientnet_builder.py, resolve_bn_args)."""
 
+OF_ONE_SIZE: Mapping[str, str] = {"torchvision": "image_size", "timm": "img_size"}
+"""By library, the argument that its transformers are built for an input of a size with: they have a position for each cell."""
+
+
+def takes_any_size(variant: str) -> bool:
+    """Whether a library's model of a variant is right at every input size."""
+    return not variant.startswith("vit_")
+
+
 UNLIKE_TIMM: Mapping[str, str] = {
     f"resnet{layers}v2": f"its resnetv2_{layers} has strides in the first unit of a stage, and slim's and Keras's in the last one"
     for layers in (50, 101, 152)

@@ -16,7 +16,7 @@ from porter.data.timm_config import CONFIG_FILE, to_timm, unlike_timm
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import Implementation, StockClass, StockLibrary, StockModel
-from porter.zoos.tables import TIMM, UNLIKE_TIMM, WITH_EPSILON, Call
+from porter.zoos.tables import TIMM, UNLIKE_TIMM, WITH_EPSILON, Call, takes_any_size
 from porter.zoos.torchvision import build_by, import_models
 
 
@@ -75,7 +75,7 @@ def implementation(builders: Mapping[str, Call]) -> Implementation:
         return {**write_stock(folder, plan, arrays, layers), CONFIG_FILE: sha256(text).hexdigest()}
 
     stock = StockLibrary(stock_class, write_stock, takes_any_size=True)
-    return Implementation(build_by("timm", builders, import_timm), runs_at_any_size=lambda variant: True, stock=stock)
+    return Implementation(build_by("timm", builders, import_timm), runs_at_any_size=takes_any_size, stock=stock)
 
 
 def _config(model: StockModel, name: str, arguments: Mapping[str, Any], ends: tuple[str, str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from porter.base.errors import MappingError, MissingFramework
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
 from porter.zoos.implementation import OTHER_CODE, Implementation
-from porter.zoos.tables import TIMM_JAX
+from porter.zoos.tables import TIMM_JAX, takes_any_size
 from porter.zoos.timm import import_timm
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def build(
     import torch
 
     with torch.device("meta"):
-        model: nn.Module = builder(num_classes=classes, img_size=size, act_layer=_GELU[options.get("tanh_gelu", True)])
+        model: nn.Module = builder(num_classes=classes, act_layer=_GELU[options.get("tanh_gelu", True)], img_size=size[0])
     model = model.to(getattr(torch, dtype)).to_empty(device="cpu").eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -55,4 +55,4 @@ def build(
     return model
 
 
-IMPLEMENTATION = Implementation(build, runs_at_any_size=lambda variant: False, engine="torch")
+IMPLEMENTATION = Implementation(build, runs_at_any_size=takes_any_size, engine="torch")

@@ -18,7 +18,7 @@ from porter.formats.triton import load_triton
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
-from porter.zoos.tables import TORCHVISION, Call
+from porter.zoos.tables import OF_ONE_SIZE, TORCHVISION, Call, takes_any_size
 
 if TYPE_CHECKING:
     import torch
@@ -41,11 +41,12 @@ def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], Mo
         if foreign := sorted(options.keys() - arguments.keys()):
             raise MissingFramework(f"{library}.{name} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
         builder = getattr(models(), name)
+        built_for = {} if takes_any_size(variant) else {OF_ONE_SIZE[library]: size[0]}
         import torch
 
         # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
         with torch.device("meta"):
-            model: nn.Module = builder(num_classes=classes, **{**arguments, **options})
+            model: nn.Module = builder(num_classes=classes, **{**arguments, **built_for, **options})
         _load(library, model, checkpoint)
         return model.to(getattr(torch, dtype)).eval()
 
@@ -125,6 +126,6 @@ def _define_detection_operators() -> torch.library.Library:
 
 IMPLEMENTATION = Implementation(
     build_by("torchvision", TORCHVISION, import_models),
-    runs_at_any_size=lambda variant: True,
+    runs_at_any_size=takes_any_size,
     stock=StockLibrary(stock_class, write_stock, takes_any_size=True),
 )
