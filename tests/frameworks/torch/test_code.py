@@ -250,7 +250,7 @@ def test_every_variant_reads_as_a_person_would_write_it(recipe):
         assert source.count("\n") < 200, variant
         assert "with_" not in source, variant
         assert source.count("add_module") <= 1, f"{variant}: all stages are made alike"
-        stated = re.findall(r"eps=[^,)]+", source)
+        stated = re.findall(r"eps=[^,)]+", re.sub(r"nn\.LayerNorm\(.*", "", source))  # three of a transformer's are not in the way
         assert len(stated) == len(set(stated)), variant
         wrappers = [name for name, layers in made_by_class(source).items() if len(layers) == 1 and name != "Model"]
         assert not wrappers, f"{variant}: a class around one layer"
