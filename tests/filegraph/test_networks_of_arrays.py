@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.errors import MappingError
 from porter.formats.reading import read_checkpoint
 from porter.graph import ops
 from tests.filegraph.values import translated
@@ -240,6 +241,7 @@ class Looked(nn.Module):  # type: ignore[misc,name-defined]
     def forward(self, found: Tensor) -> Tensor:
         rows, columns = found.shape[2:]
         places = torch.stack(torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij"), -1).view(1, -1, 2)
+        places = places.expand(found.shape[0], -1, -1)
         ones = functional.one_hot(places.flip(-1).clamp(min=2), self.table.shape[1]).permute(0, 2, 1, 3).to(found)
         return (found.flatten(2).transpose(1, 2) + (ones @ self.table).sum(1)).to(torch.float64).transpose(1, 2)
 
@@ -302,6 +304,27 @@ def test_a_network_of_arrays_is_read_as_it_computes(make: Callable[[], Any], for
         ours, theirs = values[path], wanted.numpy()
         limit = 1e-12 if form == ".pt2" else 1e-10  # ONNX keeps an epsilon of 1e-5 in float32
         assert ours.shape == theirs.shape and np.linalg.norm(ours - theirs) <= limit * np.linalg.norm(theirs), path
+
+
+class Over(nn.Module):  # type: ignore[misc,name-defined]
+    """A table that is repeated for each image, and then taken together over all of them."""
+
+    def __init__(self, over: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.over, self.table = over, nn.Parameter(torch.randn(1, CHANNELS, 12, 16))
+
+    def forward(self, found: Tensor) -> Tensor:
+        return found + self.over(self.table.expand(found.shape[0], -1, -1, -1).sigmoid())
+
+
+@pytest.mark.parametrize(
+    "over", [lambda x: x.sum(0), lambda x: x.cumsum(0), lambda x: x.softmax(0)], ids=["sum", "cumsum", "softmax"]
+)
+def test_a_constant_of_all_images_is_refused(over: Callable[[Tensor], Tensor], tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(export(Net(Over(over)).eval(), torch.randn(2, 3, *SIZE), True, tmp_path / "net.pt2"))
+    assert checkpoint.graph is not None
+    with pytest.raises(MappingError, match="add by something that is not one number per channel"):
+        translated(checkpoint.graph, checkpoint.tensors)
 
 
 class Mixed(nn.Module):  # type: ignore[misc,name-defined]

@@ -83,12 +83,14 @@ def _standardised(node: AtenNode, *values: Numbers) -> list[Numbers]:
 
 
 def _expanded(node: AtenNode, value: Numbers) -> Numbers:
-    """The same numbers along more axes; a value that is repeated has more than an op states."""
+    """The same numbers along more axes; a value that is repeated has more than an op states. See `for_each_image`."""
     sizes = [*node.arguments["size"]]
-    more = len(sizes) - value.ndim
-    if any(size not in (-1, own) for size, own in zip(sizes, [1] * more + [*value.shape], strict=True)):
+    whole = [1] * (len(sizes) - value.ndim) + [*value.shape]
+    if isinstance(sizes[0], tuple) and whole[0] == 1:
+        sizes[0] = 1
+    if any(size not in (-1, own) for size, own in zip(sizes, whole, strict=True)):
         raise ValueError("a repeated constant")
-    return value.reshape([1] * more + [*value.shape])
+    return value.reshape(whole)
 
 
 def _listed(node: AtenNode, values: Sequence[Numbers]) -> list[Numbers]:
@@ -315,3 +317,23 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
 }
 """What they give has no more numbers than they take, or than an op states (porter.filegraph.dataflow)."""
+_OVER = ("cumsum", "softmax", "sum")
+"""Those that compute along an axis from all of its numbers. Others that take them together give another size, or take one image."""
+
+
+def for_each_image(nodes: Mapping[str, AtenNode], evaluator: Evaluator) -> Evaluator:
+    """An evaluator that computes a constant which is repeated for each image once: the first axis has one cell for an open size."""
+
+    def evaluate(node: AtenNode, *values: Numbers) -> Any:
+        found = evaluator(node, *values)
+        taken = [sizes for name, output in node.inputs for sizes in nodes[name].sizes[output : output + 1]]
+        if any(isinstance(size, str) for sizes in (*taken, *node.sizes) for size in sizes):
+            stated = node.arguments["dim"] if node.op in _OVER else []
+            over = stated if isinstance(stated, list) else [stated]
+            wanted = [(1, *sizes[1:]) if sizes and isinstance(sizes[0], str) else sizes for sizes in node.sizes]
+            given = [each.shape for each in (found if isinstance(found, list) else [found])]
+            if given != wanted or any(place % values[0].ndim == 0 for place in over):
+                raise ValueError("a constant of all images")
+        return found
+
+    return evaluate
