@@ -223,7 +223,7 @@ class Positions(nn.Module):  # type: ignore[misc,name-defined]
 
     def forward(self, found: Tensor) -> Tensor:
         with torch.autocast("cpu", enabled=False):
-            there = ~torch.zeros(1, *found.shape[2:], dtype=torch.bool)
+            there = ~torch.zeros(found.shape[0], *found.shape[2:], dtype=torch.bool)
             rates = 100.0 ** (2 * torch.div(torch.arange(CHANNELS, dtype=found.dtype), 2, rounding_mode="floor") / CHANNELS)
             angles = there.cumsum(1, dtype=found.dtype)[..., None] / rates
             found = found + torch.stack((angles[..., ::2].sin(), angles[..., 1::2].cos()), 4).flatten(3).permute(0, 3, 1, 2)

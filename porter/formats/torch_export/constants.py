@@ -82,12 +82,15 @@ def _standardised(node: AtenNode, *values: Numbers) -> list[Numbers]:
     return [scaled if offset is None else scaled + offset]
 
 
+def _of_one_image(sizes: Sequence[Any]) -> list[Any]:
+    """Sizes of a constant, whose first one may be computed from the image's: see `for_each_image`."""
+    return [1 if place == 0 and isinstance(size, tuple) else size for place, size in enumerate(sizes)]
+
+
 def _expanded(node: AtenNode, value: Numbers) -> Numbers:
-    """The same numbers along more axes; a value that is repeated has more than an op states. See `for_each_image`."""
-    sizes = [*node.arguments["size"]]
+    """The same numbers along more axes; a value that is repeated has more than an op states."""
+    sizes = _of_one_image(node.arguments["size"])
     whole = [1] * (len(sizes) - value.ndim) + [*value.shape]
-    if isinstance(sizes[0], tuple) and whole[0] == 1:
-        sizes[0] = 1
     if any(size not in (-1, own) for size, own in zip(sizes, whole, strict=True)):
         raise ValueError("a repeated constant")
     return value.reshape(whole)
@@ -137,7 +140,7 @@ def _cast(node: AtenNode, value: Numbers) -> Numbers:
 
 def _filled(node: AtenNode) -> Numbers:
     """zeros, ones and full of stated sizes."""
-    sizes = node.arguments["size"]
+    sizes = _of_one_image(node.arguments["size"])
     if not all(isinstance(size, int) for size in sizes) or math.prod(sizes) > MOST_COMPUTED:
         raise ValueError("sizes that are not stated")
     number = {"zeros": 0, "ones": 1}.get(node.op, node.arguments.get("fill_value"))
@@ -167,7 +170,7 @@ def _meshed(node: AtenNode, *values: Numbers) -> list[Numbers]:
 
 
 def _repeated(node: AtenNode, value: Numbers) -> Numbers:
-    times = node.arguments["dims" if node.op == "tile" else "repeats"]
+    times = _of_one_image(node.arguments["dims" if node.op == "tile" else "repeats"])
     if value.size * math.prod(times) > MOST_COMPUTED:
         raise ValueError("too many repetitions")
     return np.tile(value, times)
@@ -206,7 +209,7 @@ def _pointwise(node: AtenNode, *values: Numbers) -> Numbers:
 
 
 def _reshaped(node: AtenNode, value: Numbers) -> Numbers:
-    return value.reshape(node.arguments["size" if "size" in node.arguments else "shape"])
+    return value.reshape(_of_one_image(node.arguments["size" if "size" in node.arguments else "shape"]))
 
 
 def _interleaved(node: AtenNode, value: Numbers) -> Numbers:
@@ -317,6 +320,8 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "unsqueeze": lambda node, value: np.expand_dims(value, node.arguments["dim"]),
 }
 """What they give has no more numbers than they take, or than an op states (porter.filegraph.dataflow)."""
+REPEATED = ("expand", "repeat", "tile", "zeros", "ones", "full", *RESHAPED)
+"""Ops of which a size may be the number of images."""
 _OVER = ("cumsum", "softmax", "sum")
 """Those that compute along an axis from all of its numbers. Others that take them together give another size, or take one image."""
 

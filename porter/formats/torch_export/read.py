@@ -22,7 +22,7 @@ from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_uses
 from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of, operands
-from porter.formats.torch_export.constants import EVALUATORS, RESHAPES, for_each_image, is_cast
+from porter.formats.torch_export.constants import EVALUATORS, REPEATED, RESHAPES, for_each_image, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
 from porter.formats.torch_export.nodes import AtenNode, Program, read_program
 from porter.formats.torch_export.one_hots import with_rows
@@ -138,8 +138,9 @@ def _read_graph(
     live = needed & downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
     # A constant that is repeated for each image needs no number of images (`for_each_image`).
-    repeated = {name: node for name, node in nodes.items() if node.op == "expand" and name not in live}
-    nodes = {**nodes, **{name: replace(node, inputs=node.inputs[:1]) for name, node in repeated.items()}}
+    repeated = [node for name, node in nodes.items() if node.op in REPEATED and name not in live]
+    taken = {node.name: tuple(each for each in node.inputs if nodes[each[0]].op not in SIZES) for node in repeated}
+    nodes = {**nodes, **{name: replace(nodes[name], inputs=inputs) for name, inputs in taken.items()}}
     evaluators = {op: for_each_image(nodes, evaluator) for op, evaluator in EVALUATORS.items()}
     flow = Dataflow(nodes, live, constants, kind_of, evaluators, is_cast, RESHAPES, most_bytes(size), operands)
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
