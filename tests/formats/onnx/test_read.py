@@ -30,7 +30,7 @@ WEIGHTS = {
     **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "k1": (4, 6, 1, 1), "t3": (6, 2, 3, 3), "b8": (8,), "b6": (6,), "b4": (4,)},
     **{"gamma": (6,), "beta": (6,), "mean": (6,), "variance": (6,), "along": (6, 1, 1), "slopes": (6, 1, 1), "one": (1,)},
     **{"dense": (5, 6), "matrix": (6, 5), "b5": (5,), "wide": (594, 3), "k6": (6, 6, 1, 1), "row3": (1, 1, 3), "logits": (8, 7)},
-    **{"map": IMAGE[1:], "map1": IMAGE[1:], "norm": (6, 9), "columns": (11,)},
+    **{"map": IMAGE[1:], "map1": IMAGE[1:], "norm": (6, 9), "columns": (11,), "matrices": (6, 11, 4)},
 }
 CASES = {
     "conv": "y = Conv <pads=[0, 1, 2, 1], strides=[2, 1], dilations=[1, 2]> (x, k3, b8)",
@@ -102,6 +102,7 @@ CASES = {
     "a norm of each image": "n = LayerNormalization <axis=1, epsilon=0.01> (x, map, map1) y = PRelu (n, map)",
     "products with a vector": "m = MatMul (x, columns) n = LayerNormalization <axis=-2, epsilon=0.01> (m, norm) "
     "y = PRelu (n, norm)",
+    "a matrix for each channel": "y = MatMul (x, matrices)",
     "the least and others": "a = Abs (x) b = ReduceMin <axes=[2]> (x) c = ReduceL1 <axes=[1]> (x) "
     "d = ReduceSumSquare <axes=[3]> (x) e = Mul (a, b) f = Mul (c, d) y = Add (e, f)",
     "places in any order": "a = Gather <axis=1> (x, back) b = Gather <axis=2> (a, some) c = Gather <axis=3> (b, square) "
