@@ -150,6 +150,8 @@ WITH_EPSILON = ("efficientnet", "mnasnet", "mobilenet")
 
 OF_ONE_SIZE: Mapping[str, str] = {"torchvision": "image_size", "timm": "img_size"}
 """By library, the argument that its transformers are built for an input of a size with: they have a position for each cell."""
+SIDE = "side"
+"""The recipe's option that states this size."""
 
 
 def takes_any_size(variant: str) -> bool:

@@ -17,7 +17,7 @@ from porter.base.errors import MappingError, MissingFramework
 from porter.base.package import expect_installed
 from porter.filegraph.checkpoint import Checkpoint
 from porter.zoos.implementation import OTHER_CODE, Implementation
-from porter.zoos.tables import TIMM_JAX, takes_any_size
+from porter.zoos.tables import SIDE, TIMM_JAX, takes_any_size
 from porter.zoos.timm import import_timm
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def build(
     """See porter.zoos.implementation.Build."""
     for package in ("torch", "torchvision", "timm"):
         expect_installed(package, "pip install timm")
-    if foreign := sorted(options.keys() - {"tanh_gelu"}):
+    if foreign := sorted(options.keys() - {SIDE, "tanh_gelu"}):
         raise MissingFramework(f"timm's transformer cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
     builder = getattr(import_timm(), TIMM_JAX[variant][0])
     import torch

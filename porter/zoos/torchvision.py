@@ -18,7 +18,7 @@ from porter.formats.triton import load_triton
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
-from porter.zoos.tables import OF_ONE_SIZE, TORCHVISION, Call, takes_any_size
+from porter.zoos.tables import OF_ONE_SIZE, SIDE, TORCHVISION, Call, takes_any_size
 
 if TYPE_CHECKING:
     import torch
@@ -38,6 +38,7 @@ def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], Mo
         if variant not in builders:
             raise UsageError(f"porter knows no {library} model '{variant}'", next=f"{library}'s are {', '.join(builders)}")
         name, arguments = builders[variant]
+        options = {option: value for option, value in options.items() if option != SIDE}  # `size` has it
         if foreign := sorted(options.keys() - arguments.keys()):
             raise MissingFramework(f"{library}.{name} cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
         builder = getattr(models(), name)
