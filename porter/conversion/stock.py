@@ -62,6 +62,9 @@ def as_stock(
     """
     if not model.classes:
         raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
+    if any(rule.tensor is not None for rule in member.zoo.names):
+        said = f"porter writes no stock class of {member.variant}: its tokens and positions are numbers that no layer holds"
+        raise UsageError(said, where="--stock", next="convert without --stock")
     refusals: list[tuple[int, UsageError]] = []
     for zoo, library in libraries.items():
         try:

@@ -235,6 +235,11 @@ def test_keras_resnet50_is_not_torchvisions_because_it_strides_elsewhere() -> No
     assert "1x1 with stride 2 in the source, 1x1 with stride 1 in the stock class" in found.message and WRONG in found.message
 
 
+def test_a_transformer_has_numbers_that_no_layer_holds() -> None:
+    found = refusal("vit_ti_16", "timm", "torch")
+    assert found.where == "--stock" and "its tokens and positions are numbers that no layer holds" in found.message
+
+
 def test_a_node_that_the_class_lacks_is_named() -> None:
     found = refusal("inception_v3", "torchvision", "tf")
     assert found.where == "transform_input" and "affine in the source, no such step in the stock class" in found.message
