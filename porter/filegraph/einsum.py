@@ -12,6 +12,8 @@ from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read, Walk
+from porter.graph import Conv
+from porter.padding import Convention, Window
 
 
 class Equation(NamedTuple):
@@ -56,7 +58,9 @@ def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> R
     if result == x and held == "".join(axis for axis in x[1:] if axis in held):
         return _scaled(walk, node, equation, sources, tensor)
     kernel = Kernel(tensor.name, tensor.shape) if tensor is not None else None
-    return (kernel and with_kernel(walk, node.name, walk.kept(sources[0]), equation, kernel)) or _unsaid(node, text)
+    view = walk.kept(sources[0])
+    found = kernel and (with_kernel(walk, node.name, view, equation, kernel) or _by_groups(walk, node.name, view, equation, kernel))
+    return found or _unsaid(node, text)
 
 
 def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None) -> Read:
@@ -91,6 +95,27 @@ def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
     value = walk.builder.dense(name, flat.value, math.prod(sizes[axis] for axis in units), tensors)
     return _apart(walk.views.like(flat, value), [*([axis] for axis in kept), units], result, sizes)
+
+
+def _by_groups(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
+    """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are the groups."""
+    x, held, result = equation
+    summed, units = [axis for axis in held if axis not in result], [axis for axis in held if axis not in x]
+    groups, kept = [axis for axis in held if axis in x and axis in result], [axis for axis in x if axis not in held]
+    letters = "".join("I" if axis in summed else "O" for axis in held)
+    ordered = [axis for axis in held if axis not in summed] == groups + units and {*summed} <= {*x}
+    if not ordered or not (summed and groups and kept) or sorted(result) != sorted(kept + groups + units):
+        return None
+    sizes = _sizes(x, view) | dict(zip(held, kernel.shape, strict=True))
+    flat = _joined(view, x, [*([axis] for axis in kept), groups + summed], sizes)
+    array = flat and walk.as_array(f"{name}:taken", flat)
+    cells = array and arrays.as_cells(walk, f"{name}:cells", array)
+    if not cells:
+        return None
+    count = math.prod(sizes[axis] for axis in groups)
+    op = Conv(count * math.prod(sizes[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
+    value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
+    return _apart(walk.views.like(cells, value), [*([axis] for axis in kept), groups + units], result, sizes)
 
 
 def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference]) -> View | None:

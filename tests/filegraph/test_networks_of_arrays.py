@@ -191,17 +191,24 @@ class Unfolded(nn.Module):  # type: ignore[misc,name-defined]
 
 
 class Einsums(nn.Module):  # type: ignore[misc,name-defined]
-    """Attention by equations."""
+    """Attention by equations, and products with a table for each row and each column, as SAM's relative positions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kernel = nn.Parameter(torch.randn(CHANNELS, 3, HEADS, CHANNELS // HEADS))
+        self.rows, self.columns = nn.Parameter(torch.randn(12, 5, CHANNELS)), nn.Parameter(torch.randn(31, CHANNELS))
 
-    def forward(self, found: Tensor) -> Tensor:
+    def forward(self, found: Tensor) -> tuple[Tensor, ...]:
         parts = torch.einsum("nlc,ckhd->nklhd", found.flatten(2).transpose(1, 2), self.kernel)
         query, key, value = parts[:, 0], parts[:, 1], parts[:, 2]
         shares = torch.einsum("nlhd,nmhd->nhlm", query, key).softmax(-1)
-        return torch.einsum("nhlm,nmhd->nlhd", shares, value)
+        apart = torch.arange(16.0)[:, None] - torch.arange(16.0) + 15
+        cells = found.permute(0, 2, 3, 1)
+        down, across = (
+            torch.einsum("nhwc,hkc->nhwk", cells, self.rows),
+            torch.einsum("nhwc,wkc->nhwk", cells, self.columns[apart.long()]),
+        )
+        return torch.einsum("nhlm,nmhd->nlhd", shares, value), down.unsqueeze(-1) + across.unsqueeze(-2)
 
 
 class Ensemble(nn.Module):  # type: ignore[misc,name-defined]

@@ -22,8 +22,8 @@ def _plain(function: Any) -> Evaluator:
 
 EXACT_TYPES = (None, 7, 8)
 """Types of a cast that changes no function: real numbers of single and double precision (ScalarType)."""
-_BOOL = 12
-"""ScalarType."""
+_BOOL, _WHOLE = 12, 5
+"""ScalarType, of which the latter has 64 bits."""
 SAME = ("alias", "contiguous", "detach", "lift_fresh")
 """Ops that give what they take, in the same memory or, for `contiguous`, perhaps in other."""
 COPIES = ("clone", "lift_fresh_copy")
@@ -129,10 +129,14 @@ def _flattened(node: AtenNode, value: Numbers) -> Numbers:
 
 
 def _cast(node: AtenNode, value: Numbers) -> Numbers:
-    """Of whole numbers to real ones, or of real ones among themselves; to true or false of ones and zeros only."""
+    """Of whole numbers to real ones, or of real ones among themselves; to true or false of ones and zeros only, and to whole
+    numbers of such.
+    """
     kind = node.arguments.get("dtype")
     if kind == _BOOL and np.isin(value, (0, 1)).all():
         return value.astype(np.bool_)
+    if kind == _WHOLE and np.array_equal(value, np.trunc(value)):
+        return value.astype(np.int64)
     if kind not in EXACT_TYPES:
         raise ValueError("a cast that rounds")
     return value.astype(np.float64) if kind is not None else value
