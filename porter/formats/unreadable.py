@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable
 
 from porter.formats.format import ZIP_MAGIC, Content, Format, fields_of, starts_with
@@ -77,12 +76,6 @@ FORMATS = (
         advice="fetch or copy it again",
     ),
     Format("npy", "a numpy array", starts_with(b"\x93NUMPY")),
-    Format(
-        "mxnet-params",
-        "an MXNet parameter file",
-        starts_with(struct.pack("<QQ", 0x112, 0)),
-        advice="porter does not read MXNet parameters yet",
-    ),
     Format("image", "an image", starts_with(b"\xff\xd8\xff", b"\x89PNG", b"GIF8")),
     Format(
         "compressed",

@@ -113,7 +113,6 @@ CONTENTS = {
     "git-lfs": b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n",
     "compressed": b"\x1f\x8b\x08\x00" + bytes(20),
     "npy": b"\x93NUMPY\x01\x00",
-    "mxnet-params": struct.pack("<QQQ", 0x112, 0, 3),
     "meta-graph": b"\x0a\x08\x12\x06\x0a\x04\x0a\x02Op" + b"\x12\x02\x0a\x00",
     "graph-text": b'# saved\nnode {\n  name: "input"\n  op: "Placeholder"\n}\n',
     "saved-model-text": b"saved_model_schema_version: 1\nmeta_graphs {\n}\n",

@@ -166,7 +166,7 @@ def test_damaged_weights_are_one_error(tmp_path: Path) -> None:
     weights = file.with_suffix(".caffemodel")
     data = weights.read_bytes()
     random = np.random.default_rng(0)
-    for _ in range(300):
+    for _ in range(100):
         broken = bytearray(data[: random.integers(1, len(data))] if random.random() < 0.3 else data)
         for place in random.integers(0, min(len(broken), 4000), 3):
             broken[place] = random.integers(0, 256)

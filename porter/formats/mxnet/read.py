@@ -1,0 +1,330 @@
+"""Reads MXNet's models: their arrays, and their graphs as porter's ops. They are parsed, never run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import FileError
+from porter.filegraph import moves
+from porter.filegraph.arithmetic import batch_norm, combine, instance_norm, square
+from porter.filegraph.builder import Value
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.names import expect_values
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
+from porter.formats.limits import most_bytes
+from porter.formats.mxnet.arrays import read_arrays
+from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
+from porter.graph import (
+    Affine,
+    Conv,
+    ConvTranspose,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    LeakyRelu,
+    LocalResponseNorm,
+    Op,
+    PRelu,
+    Relu,
+    Selu,
+    Sigmoid,
+    Softplus,
+    Softsign,
+    Tanh,
+    Upsample,
+)
+from porter.padding import LOWEST, Convention, Size, Window
+
+_SYMBOL = "-symbol.json"
+_EPOCH = re.compile(r"-\d{4}\.params$")
+_IN_PLACE = {"relu": Relu(), "sigmoid": Sigmoid(), "tanh": Tanh(), "softrelu": Softplus(), "softsign": Softsign()}
+
+
+def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+    """A graph with its arrays, of which the path names either. NAME-symbol.json belongs to NAME-0000.params, or to the only .params
+    in its folder; .params without a graph, as of gluon's zoo, are read as arrays only.
+
+    Args:
+        outputs: names of operators, at which the graph ends.
+        size: rows and columns, where the graph does not state them.
+
+    Raises:
+        FileError: one of the two is missing or damaged.
+        UsageError: the graph lacks one of `outputs`.
+    """
+    text, params = _both(path)
+    try:
+        tensors = read_arrays(params.read_bytes())
+        symbol = None if text is None else read_symbol(text.read_bytes(), tensors.__contains__)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
+        message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
+        raise FileError(message, where=str(path), next="fetch both files again") from None
+    if text is None or symbol is None:
+        return Checkpoint(path, "mxnet", None, tensors)
+    if symbol.image is None:
+        note = "read without the graph: one image is expected as the only variable without an array"
+        return Checkpoint(path, "mxnet", None, tensors, (note,), files=(text, params))
+    expect_values(outputs, [node.name for node in symbol.nodes])
+    ends = tuple((name, 0) for name in outputs) or symbol.ends
+    graph = _graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
+    definition = symbol.image.encode() + b"\n" + text.read_bytes()
+    graph = replace(graph, traced=size is not None, definition=definition, language="mxnet")
+    real = {name: array for name, array in tensors.items() if is_floating(array)}
+    return Checkpoint(path, "mxnet", None, {**real, **graph.evaluated}, graph=graph, files=(text, params))
+
+
+def _both(path: Path) -> tuple[Path | None, Path]:
+    if path.name.endswith(_SYMBOL) or path.suffix == ".json":
+        named = sorted(path.parent.glob(f"{path.name.removesuffix(_SYMBOL)}-[0-9][0-9][0-9][0-9].params"))
+        choices = named or sorted(path.parent.glob("*.params"))
+        if len(choices) != 1:
+            have = f"there are {len(choices)}" if choices else "there is none"
+            next = "name one of the .params itself" if choices else "fetch both files"
+            raise FileError(f"an MXNet model's arrays are in a .params beside it: {have}", where=str(path), next=next)
+        return path, choices[0]
+    stem = _EPOCH.sub("", path.name)
+    own = path.with_name(f"{stem.removesuffix('.params')}{_SYMBOL}")
+    others = [own] if own.is_file() else sorted(path.parent.glob(f"*{_SYMBOL}"))
+    return others[0] if len(others) == 1 else None, path
+
+
+def _graph(symbol: Symbol, tensors: Mapping[str, Array], budget: int, size: Size | None) -> FileGraph:
+    nodes = {node.name: node for node in symbol.nodes}
+    image = symbol.image or ""
+    live = {image}
+    for node in symbol.nodes:
+        if any(source in live for source, _ in node.inputs):
+            live.add(node.name)
+    flow = Dataflow(nodes, live, Arrays(tensors), lambda node: _KINDS.get(node.op, ""), budget=budget)
+    names = (node.inputs[1][0] for node in symbol.nodes if node.op == "Convolution")
+    kernels = (tensors[name].shape for name in names if name in tensors)
+    _, channels, rows, columns = symbol.sides if len(symbol.sides) == 4 else (0, next(kernels, (0, 3))[1], 0, 0)
+    stated = (rows or None, columns or None) if size is None else size
+    walk = begin(flow, Image((image, 0), channels, stated, order="CHW"), tensors)
+    walk.tap = lambda source: source[0] if not source[1] else f"{source[0]}:{source[1]}"
+    read_nodes(walk, READERS.get)
+    return replace(walk.builder.finish(walk.ends(symbol.ends)), evaluated=flow.evaluated)
+
+
+def _value(walk: Walk[Node], node: Node) -> Value:
+    return walk.value(node.inputs[0])
+
+
+def _held(node: Node, axes: str) -> dict[str, Stored]:
+    kernel, *bias = [name for name, _ in node.inputs[1:]]
+    bare = node.stated.flag("no_bias", node.op == "Deconvolution")
+    return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias and not bare else {})}
+
+
+def _window(node: Node) -> tuple[Window, tuple[int, int, int, int]]:
+    stated, (rows, columns) = node.stated, node.stated.pair("pad", 0)
+    window = Window(stated.pair("kernel", 0), stated.pair("stride", 1), stated.pair("dilate", 1))
+    return window, (rows, rows, columns, columns)
+
+
+def _explicit(pads: tuple[int, int, int, int]) -> Convention:
+    return Convention("explicit", pads) if any(pads) else Convention()
+
+
+def _conv(walk: Walk[Node], node: Node) -> Read:
+    window, pads = _window(node)
+    if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
+        return f"{node.op} of other maps than N×C×H×W"
+    op = Conv(node.stated.count("num_filter", 0), window, _explicit(pads), node.stated.count("num_group", 1))
+    return walk.builder.conv(node.name, _value(walk, node), op, _held(node, "OIHW"))
+
+
+def _deconv(walk: Walk[Node], node: Node) -> Read:
+    (window, pads), held = _window(node), _held(node, "OIHW")
+    if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
+        return "Deconvolution to a stated size"
+    op = ConvTranspose(node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1), "bias" in held)
+    return walk.builder.add(node.name, op, _value(walk, node), tensors=held)
+
+
+def _pool(walk: Walk[Node], node: Node) -> Read:
+    """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
+    stated, kind = node.stated, node.stated.word("pool_type", "max")
+    if kind not in ("max", "avg"):
+        return f"Pooling of type {kind}"
+    if stated.flag("global_pool"):
+        return walk.builder.reduce(node.name, _value(walk, node), "max" if kind == "max" else "mean", ("rows", "columns"))
+    rounding = stated.word("pooling_convention", "valid")
+    if rounding not in ("valid", "full"):
+        return f"Pooling by the convention {rounding}"
+    window, pads = _window(node)
+    convention = replace(_explicit(pads), rounding="full") if rounding == "full" else _explicit(pads)
+    if kind == "max":
+        return walk.builder.pool(node.name, _value(walk, node), "max", window, replace(convention, fill=LOWEST))
+    counted = stated.flag("count_include_pad", True) and any(pads)
+    average = replace(convention, average="clipped_window" if counted else "real_cells")
+    return walk.builder.pool(node.name, _value(walk, node), "mean", window, average)
+
+
+def _dense(walk: Walk[Node], node: Node) -> Read:
+    flat = replace(node, name=f"{node.name}:flatten")
+    if node.stated.flag("flatten", True):
+        read = moves.flatten(walk, flat, node.inputs[0], 1)
+        if read is None or isinstance(read, str):
+            return read
+        walk.give(flat, [read])
+    source = (flat.name, 0) if (flat.name, 0) in walk.found else node.inputs[0]
+    return walk.builder.dense(node.name, walk.value(source), node.stated.count("num_hidden", 0), _held(node, "OI"))
+
+
+def _norm(walk: Walk[Node], node: Node) -> Read:
+    """With `fix_gamma`, its default, the stored gamma is read as 1 (src/operator/nn/batch_norm.cc)."""
+    stated = node.stated
+    if stated.count("axis", 1) != 1:
+        return "BatchNorm over another axis than the channels'"
+    roles = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
+    if stated.flag("fix_gamma", True):
+        del roles["gamma"]
+    momentum = round(1 - stated.number("momentum", 0.9), 9)
+    return batch_norm(walk, node, node.inputs[0], roles, stated.number("eps", 1e-3), momentum)
+
+
+def _leaky(walk: Walk[Node], node: Node) -> Read:
+    kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
+    if kind == "prelu":
+        return walk.builder.add(node.name, PRelu(), _value(walk, node), tensors={"alpha": Stored(node.inputs[1][0])})
+    ops: Mapping[str, Op] = {"leaky": LeakyRelu(slope), "elu": Elu(slope), "selu": Selu(), "gelu": Gelu()}
+    return apply(walk, node, node.inputs[0], ops[kind]) if kind in ops else f"LeakyReLU of type {kind}"
+
+
+def _activation(walk: Walk[Node], node: Node) -> Read:
+    kind = node.stated.word("act_type")
+    return apply(walk, node, node.inputs[0], _IN_PLACE[kind]) if kind in _IN_PLACE else f"Activation of type {kind}"
+
+
+def _joined(kind: str) -> Reader[Node]:
+    return lambda walk, node: combine(walk, node, kind, node.inputs)
+
+
+def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
+    """By a number that the operator states: its scale and its offset."""
+
+    def op(node: Node) -> Op:
+        scale, offset = numbers(node.stated.number("scalar", 0.0))
+        return Affine((scale,), (offset,))
+
+    return unary(op)
+
+
+def _lrn(walk: Walk[Node], node: Node) -> Read:
+    stated = node.stated
+    size, alpha = stated.count("nsize", 0), stated.number("alpha", 1e-4)
+    op = LocalResponseNorm(size, alpha / size, stated.number("beta", 0.75), stated.number("knorm", 2.0))
+    return walk.builder.add(node.name, op, _value(walk, node))
+
+
+def _split(walk: Walk[Node], node: Node) -> Read | list[Read]:
+    count, axis = node.stated.count("num_outputs", 1), node.stated.count("axis", 1)
+    whole = (walk.sizes(node.inputs[0]) or (0,) * 4)[axis]
+    return moves.split(walk, node, node.inputs[0], axis, [whole // count] * count, not node.stated.flag("squeeze_axis"))
+
+
+def _cut(walk: Walk[Node], node: Node) -> Read:
+    stated = node.stated
+    start, end = stated.count("begin", 0), stated.word("end", "None")
+    part = slice(start, None if end == "None" else int(end))
+    return moves.cut(walk, node, node.inputs[0], {stated.count("axis", 0): part})
+
+
+def _reshape(walk: Walk[Node], node: Node) -> Read:
+    """0 keeps a size, -1 is what is left; other codes are refused."""
+    sizes, wanted = walk.sizes(node.inputs[0]), node.stated.counts("shape")
+    if sizes is None or not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
+        return f"Reshape to {node.stated.word('shape')}"
+    return moves.reshape(walk, node, node.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)])
+
+
+def _reduce(walk: Walk[Node], node: Node) -> Read:
+    axes = node.stated.counts("axis")
+    if not axes or node.stated.flag("exclude"):
+        return f"{node.op} over other axes than stated ones"
+    return moves.reduce(walk, node, node.inputs[0], "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims"))
+
+
+def _pad(walk: Walk[Node], node: Node) -> Read:
+    widths, mode = node.stated.counts("pad_width"), node.stated.word("mode")
+    pairs = {place: (widths[2 * place], widths[2 * place + 1]) for place in range(len(widths) // 2)}
+    pairs = {place: pair for place, pair in pairs.items() if any(pair)}
+    if mode == "constant":
+        return moves.pad(walk, node, node.inputs[0], pairs, node.stated.number("constant_value", 0.0))
+    return moves.extend(walk, node, node.inputs[0], pairs, "reflect" if mode == "reflect" else "edge")
+
+
+def _upsample(walk: Walk[Node], node: Node) -> Read:
+    scale = node.stated.count("scale", 1)
+    if node.stated.word("sample_type") != "nearest" or len(node.inputs) != 1:
+        return "UpSampling that is not the nearest cell of one map"
+    return walk.builder.add(node.name, Upsample(scale, scale), _value(walk, node))
+
+
+def _softmax(walk: Walk[Node], node: Node) -> Read:
+    axis = node.stated.count("axis", -1) if node.op == "softmax" else 1
+    if node.stated.number("temperature", 1.0) != 1 if node.stated.word("temperature", "None") != "None" else False:
+        return "softmax with a temperature"
+    return moves.softmax(walk, node, node.inputs[0], axis)
+
+
+def _clip(walk: Walk[Node], node: Node) -> Read:
+    return walk.builder.clip(node.name, _value(walk, node), node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0))
+
+
+def _instance_norm(walk: Walk[Node], node: Node) -> Read:
+    roles: dict[str, Reference] = dict(zip(("gamma", "beta"), node.inputs[1:], strict=True))
+    return instance_norm(walk, node, node.inputs[0], roles, node.stated.number("eps", 1e-3))
+
+
+_SUMS = ("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add", "add_n", "ElementWiseSum", "_sum")
+_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(_SUMS, "Add"),
+    **dict.fromkeys(("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"), "Sub"),
+    **dict.fromkeys(("elemwise_mul", "broadcast_mul", "_Mul", "_mul"), "Mul"),
+    **dict.fromkeys(("elemwise_div", "broadcast_div", "_Div", "_div"), "Div"),
+    **dict.fromkeys(("broadcast_maximum", "_Maximum", "_maximum"), "Max"),
+    **dict.fromkeys(("broadcast_minimum", "_Minimum", "_minimum"), "Min"),
+}
+"""MXNet's operators of several values, as porter.filegraph.arithmetic calls them."""
+READERS: Mapping[str, Reader[Node]] = {
+    **{op: _joined(kind) for op, kind in _KINDS.items()},
+    **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _scaled(lambda number: (1.0, number))),
+    **dict.fromkeys(("_minus_scalar", "_MinusScalar"), _scaled(lambda number: (1.0, -number))),
+    **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _scaled(lambda number: (-1.0, number))),
+    **dict.fromkeys(("_mul_scalar", "_MulScalar"), _scaled(lambda number: (number, 0.0))),
+    **dict.fromkeys(("_div_scalar", "_DivScalar"), _scaled(lambda number: (1 / number, 0.0))),
+    **dict.fromkeys(("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation"), _softmax),
+    **dict.fromkeys(("Concat", "concat"), lambda walk, node: moves.concat(walk, node, node.inputs, node.stated.count("dim", 1))),
+    **dict.fromkeys(("Flatten", "flatten"), lambda walk, node: moves.flatten(walk, node, node.inputs[0], 1)),
+    **dict.fromkeys(("Reshape", "reshape"), _reshape),
+    **dict.fromkeys(("SliceChannel", "split"), _split),
+    **dict.fromkeys(("Pad", "pad"), _pad),
+    **dict.fromkeys(("mean", "max"), _reduce),
+    "Convolution": _conv,
+    "Deconvolution": _deconv,
+    "Pooling": _pool,
+    "FullyConnected": _dense,
+    "BatchNorm": _norm,
+    "InstanceNorm": _instance_norm,
+    "LRN": _lrn,
+    "Activation": _activation,
+    "LeakyReLU": _leaky,
+    "LogisticRegressionOutput": always(Sigmoid()),
+    "relu": always(Relu()),
+    "sigmoid": always(Sigmoid()),
+    "tanh": always(Tanh()),
+    "hard_sigmoid": unary(lambda node: HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))),
+    "clip": _clip,
+    "square": lambda walk, node: square(walk, node, node.inputs[0]),
+    "slice_axis": _cut,
+    "transpose": lambda walk, node: moves.transpose(walk, node, node.inputs[0], node.stated.counts("axes")),
+    "UpSampling": _upsample,
+}

@@ -1,0 +1,109 @@
+"""A symbol's operators, in the order in which MXNet runs them for one image, with nothing of training."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from porter.filegraph.dataflow import Reference
+from porter.filegraph.names import Names
+from porter.formats.limits import MOST_NODES, read_json
+
+_THROUGH = frozenset({"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"})
+_LOSSES = frozenset({"SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "SVMOutput"})
+"""Operators whose second input is a label."""
+_WHOLE = re.compile(r"-?\d+")
+
+
+@dataclass(frozen=True)
+class Stated:
+    """An operator's attributes: words, of which those that have their default may be left out."""
+
+    words: Mapping[str, str]
+
+    def word(self, name: str, default: str = "") -> str:
+        return self.words.get(name, default)
+
+    def number(self, name: str, default: float) -> float:
+        return float(self.words.get(name, default))
+
+    def count(self, name: str, default: int) -> int:
+        found = self.words.get(name, "None")
+        return default if found == "None" else int(found)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return self.words.get(name, str(default)).lower() in ("true", "1")
+
+    def counts(self, name: str) -> list[int]:
+        """Of a tuple or a list as Python writes it: `(3, 3)`, or of one number."""
+        return [int(number) for number in _WHOLE.findall(self.words.get(name, ""))]
+
+    def pair(self, name: str, default: int) -> tuple[int, int]:
+        """Rows and columns."""
+        found = self.counts(name) or [default]
+        return found[0], found[-1]
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operator; `inputs` are values of others, and variables by their names."""
+
+    name: str
+    op: str
+    inputs: tuple[Reference, ...]
+    stated: Stated
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A symbol.
+
+    Attributes:
+        image: the only variable that no array is for; None if there are others, or none.
+        sides: its axes, as far as the symbol states them.
+        ends: the values that it gives.
+    """
+
+    nodes: tuple[Node, ...]
+    image: str | None
+    sides: tuple[int, ...]
+    ends: tuple[Reference, ...]
+
+
+def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
+    """The graph of a -symbol.json. `is_held` says whether there is an array of a name.
+
+    Raises:
+        ValueError, TypeError, LookupError: it is damaged. RecursionError: it is nested too deeply.
+    """
+    stated = read_json(text)
+    if len(stated["nodes"]) > MOST_NODES:
+        raise ValueError(f"it has more than {MOST_NODES} nodes")
+    known: list[dict[int, Reference]] = []
+    nodes, free, names = list[Node](), dict[str, tuple[int, ...]](), Names()
+    for place, each in enumerate(stated["nodes"]):
+        # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning to an operator.
+        words = Stated({**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})})
+        given, name = [source[:2] for source in each["inputs"]], str(each["name"])
+        if any(not 0 <= before < place for before, _ in given):
+            raise ValueError(f"'{name}' reads what comes after it")
+        inputs = [known[before][index] if index in known[before] else (known[before][0][0], index) for before, index in given]
+        if each["op"] == "null":
+            known.append({0: (names.take(name), 0)})
+            if not is_held(name):
+                free[name] = tuple(words.counts("__shape__"))
+            continue
+        kept = inputs[:1] if each["op"] in _LOSSES else inputs
+        for source, _ in inputs[len(kept) :]:
+            free.pop(source, None)
+        if each["op"] in _THROUGH:
+            known.append({0: inputs[0]})
+            continue
+        if each["op"] == "BatchNorm" and len(kept) == 3:  # before 0.9, statistics were no inputs (nnvm/legacy_json_util.cc)
+            kept += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
+        nodes.append(Node(names.take(name), str(each["op"]), tuple(kept), words))
+        known.append({0: (nodes[-1].name, 0)})
+    ends = tuple(known[place].get(index, (known[place][0][0], index)) for place, index, *_ in stated["heads"])
+    (image, sides), *others = free.items() or [(None, ())]
+    return Symbol(tuple(nodes), None if others else image, sides, ends)

@@ -1,0 +1,178 @@
+"""MXNet's models, held to torch's own layers, and under `full` to MXNet itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import porter
+from porter.base.errors import FileError
+from porter.formats.reading import read_checkpoint
+from porter.formats.recognition import recognise
+from tests.mxnet_files import Line, params, symbol_of, write_mxnet
+
+ROOT = Path(__file__).parents[3]
+PYTHON = Path(os.environ.get("PORTER_MXNET_PYTHON", ROOT / "build/mxnet/bin/python"))
+NORM = ("gamma", "beta", "moving_mean", "moving_var")
+HALF = {"kernel": (3, 3), "num_filter": 8, "stride": (2, 2), "pad": (1, 1)}
+DEPTHWISE = {"kernel": (3, 3), "num_filter": 8, "num_group": 8, "pad": (1, 1), "no_bias": True}
+LINES: list[Line] = [
+    ("centred", "_minus_scalar", {"scalar": 0.5}, ["data"]),
+    ("conv", "Convolution", HALF, ["centred", "conv_weight", "conv_bias"]),
+    ("norm", "BatchNorm", {"eps": 2e-5}, ["conv", *(f"norm_{role}" for role in NORM)]),
+    ("act", "LeakyReLU", {"act_type": "prelu"}, ["norm", "act_gamma"]),
+    ("most", "Pooling", {"kernel": (3, 3), "stride": (3, 3), "pool_type": "max", "pooling_convention": "full"}, ["act"]),
+    ("mean", "Pooling", {"kernel": (3, 3), "pad": (1, 1), "pool_type": "avg"}, ["most"]),
+    ("deep", "Convolution", DEPTHWISE, ["mean", "deep_weight"]),
+    ("again", "BatchNorm", {"fix_gamma": False}, ["deep", *(f"again_{role}" for role in NORM)]),
+    ("sum", "elemwise_add", {}, ["again", "mean"]),
+    ("parts", "SliceChannel", {"num_outputs": 2}, ["sum"]),
+    ("both", "Concat", {"dim": 1, "num_args": 2}, ["parts:1", "parts"]),
+    ("drop", "Dropout", {"p": 0.5}, ["both"]),
+    ("fc", "FullyConnected", {"num_hidden": 6}, ["drop", "fc_weight", "fc_bias"]),
+    ("softmax", "SoftmaxOutput", {}, ["fc", "softmax_label"]),
+]  # fmt: skip
+SHAPES = {
+    "conv_weight": (8, 3, 3, 3),
+    "conv_bias": (8,),
+    **{f"{norm}_{role}": (8,) for norm in ("norm", "again") for role in NORM},
+    "act_gamma": (8,),
+    "deep_weight": (8, 1, 3, 3),
+    "fc_weight": (6, 8 * 4 * 5),
+    "fc_bias": (6,),
+}
+SIZE = (21, 28)
+
+
+def arrays() -> dict[str, np.ndarray[Any, Any]]:
+    random = np.random.default_rng(0)
+    found = {name: random.normal(0, 0.3 if len(shape) > 1 else 0.5, shape).astype(np.float32) for name, shape in SHAPES.items()}
+    return {name: np.abs(array) + 0.2 if name.endswith("var") else array for name, array in found.items()}
+
+
+def by_torch(images: torch.Tensor) -> torch.Tensor:
+    """The same by torch's layers: the gamma of a norm is 1 unless `fix_gamma` is false, and a `full` pool rounds up."""
+    held = {name: torch.from_numpy(array) for name, array in arrays().items()}
+
+    def norm(x: torch.Tensor, name: str, gamma: torch.Tensor, epsilon: float) -> torch.Tensor:
+        _, beta, mean, variance = (held[f"{name}_{role}"] for role in NORM)
+        return F.batch_norm(x, mean, variance, gamma, beta, False, 0.0, epsilon)
+
+    x = F.conv2d(images - 0.5, held["conv_weight"], held["conv_bias"], 2, 1)
+    x = F.prelu(norm(x, "norm", torch.ones(8), 2e-5), held["act_gamma"])
+    x = F.max_pool2d(x, 3, 3, ceil_mode=True)
+    mean = F.avg_pool2d(x, 3, 1, 1)
+    x = norm(F.conv2d(mean, held["deep_weight"], None, 1, 1, 1, 8), "again", held["again_gamma"], 1e-3) + mean
+    x = torch.cat([x[:, 4:], x[:, :4]], 1)
+    return F.linear(x.flatten(1), held["fc_weight"], held["fc_bias"])
+
+
+@pytest.mark.parametrize(("version", "attrs"), [(0, "param"), (1, "attr"), (2, "attrs")])
+def test_a_model_is_what_torch_computes(version: int, attrs: str, tmp_path: Path) -> None:
+    lines = (
+        LINES if version else [(name, op, stated, reads[:3] if op == "BatchNorm" else reads) for name, op, stated, reads in LINES]
+    )
+    file = write_mxnet(tmp_path / "model", lines, arrays(), version, attrs)
+    made = porter.convert(file, destination="torch", input_size="21x28", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
+    images = torch.randn(2, 3, *SIZE, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        found, wanted = porter.load(tmp_path / "port")(images), by_torch(images)
+    assert torch.linalg.norm(found - wanted) <= 1e-5 * torch.linalg.norm(wanted)
+    assert porter.verify(tmp_path / "port", weights=tmp_path / "model-0000.params").ok
+
+
+def test_arrays_without_a_graph_are_read(tmp_path: Path) -> None:
+    """As gluon's zoo has them."""
+    (tmp_path / "resnet18_v1-a0666292.params").write_bytes(params(arrays()))
+    checkpoint = read_checkpoint(tmp_path / "resnet18_v1-a0666292.params")
+    assert checkpoint.graph is None and {name: array.shape for name, array in checkpoint.tensors.items()} == SHAPES
+
+
+def test_the_content_tells_the_format_and_each_file_needs_the_other(tmp_path: Path) -> None:
+    file = write_mxnet(tmp_path / "model", LINES, arrays())
+    beside = tmp_path / "model-0000.params"
+    assert (recognise(file).name, recognise(beside).name) == ("mxnet-symbol", "mxnet")
+    beside.unlink()
+    with pytest.raises(FileError, match=r"arrays are in a \.params beside it: there is none"):
+        read_checkpoint(file)
+
+
+def test_damaged_files_are_one_error(tmp_path: Path) -> None:
+    file = write_mxnet(tmp_path / "model", LINES, arrays())
+    beside, random = tmp_path / "model-0000.params", np.random.default_rng(0)
+    for path in (file, beside):
+        data = path.read_bytes()
+        for _ in range(60):
+            broken = bytearray(data[: random.integers(1, len(data))] if random.random() < 0.3 else data)
+            for place in random.integers(0, min(len(broken), 4000), 3):
+                broken[place] = random.integers(0, 256)
+            path.write_bytes(broken)
+            try:
+                read_checkpoint(file)
+            except FileError as error:
+                assert str(tmp_path) in str(error)
+        path.write_bytes(data)
+    stated = symbol_of(LINES)
+    stated["nodes"][1]["inputs"] = [[5, 0, 0]]
+    file.write_text(json.dumps(stated))
+    with pytest.raises(FileError, match="reads what comes after it"):
+        read_checkpoint(file)
+
+
+WRITE = """
+import sys, zlib
+import mxnet as mx, numpy as np
+from mxnet.gluon.model_zoo import vision
+name, side, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+mx.random.seed(0)
+network = vision.get_model(name)
+network.initialize(mx.init.Xavier(magnitude=2.2))
+network.hybridize()
+images = mx.nd.random.normal(shape=(4, 3, side, side))
+network(images)
+for key, held in network.collect_params().items():
+    random = np.random.RandomState(zlib.crc32(key.encode()))
+    if key.endswith("gamma"):
+        held.set_data(mx.nd.array(random.uniform(0.6, 1.4, held.shape)))
+    elif key.endswith(("beta", "bias")):
+        held.set_data(mx.nd.array(random.normal(0, 0.3, held.shape)))
+for _ in range(40):  # so that the norms have about the statistics of what arrives, and no value fades
+    with mx.autograd.record():
+        network(images)
+np.savez(folder + "/seen.npz", images=images.asnumpy(), given=network(images).asnumpy())
+network.export(folder + "/model", epoch=0)
+"""
+ZOO = {
+    "alexnet": 224,
+    "densenet121": 224,
+    "inceptionv3": 299,
+    "mobilenet0.25": 65,
+    "mobilenetv2_0.25": 65,
+    "resnet18_v1": 65,
+    "resnet18_v2": 65,
+    "squeezenet1.1": 224,
+    "vgg11_bn": 224,
+}
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not PYTHON.exists(), reason="no Python with MXNet 1.9.1: CONTRIBUTING.md says how to have one")
+@pytest.mark.parametrize("name", ZOO)
+def test_a_network_of_gluons_zoo_is_what_mxnet_computes(name: str, tmp_path: Path) -> None:
+    subprocess.run([PYTHON, "-c", WRITE, name, str(ZOO[name]), str(tmp_path)], check=True, capture_output=True)
+    seen = np.load(tmp_path / "seen.npz")
+    for to in ("torch", "onnx", "tf"):
+        made = porter.convert(tmp_path / "model-symbol.json", destination=to, input_size=str(ZOO[name]), out=tmp_path / to)
+        assert made.verdict is not None and made.verdict.ok
+    with torch.no_grad():
+        found = porter.load(tmp_path / "torch")(torch.from_numpy(seen["images"])).numpy()
+    assert np.linalg.norm(found - seen["given"]) <= 1e-5 * np.linalg.norm(seen["given"])
