@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.format import varint
+from porter.formats.limits import MOST_NODES
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,8 @@ _LAYERS = {2: _Fields(4, 6), 100: _Fields(1, 7)}
 _SHAPE, _DIM, _FLOATS, _DOUBLES = 7, 1, 5, 8
 _LEGACY = (1, 2, 3, 4)
 """num, channels, height, width: the shape of a blob before it had a field."""
+_MOST_PARTS, _MOST_AXES = 1 << 12, 32
+"""Of a blob's numbers, which Caffe writes as one."""
 
 
 def read_blobs(data: bytes) -> dict[str, list[Array]]:
@@ -33,7 +37,7 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
     Raises:
         ValueError: the file is damaged, or a blob does not hold what it declares.
     """
-    found: dict[str, list[Array]] = {}
+    found, count = dict[str, list[Array]](), 0
     for number, first, last in _fields(data, 0, len(data)):
         fields = _LAYERS.get(number)
         if fields is None:
@@ -44,6 +48,9 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
                 name = data[start:end].decode()
             elif part == fields.blobs:
                 blobs.append(_blob(data, start, end, name))
+            if count + len(blobs) > MOST_NODES:
+                raise ValueError(f"it has more than {MOST_NODES} blobs")
+        count += len(blobs)
         if blobs:
             found[name] = blobs
     return found
@@ -53,11 +60,14 @@ def _blob(data: bytes, first: int, last: int, name: str) -> Array:
     sizes, legacy, parts = list[int](), dict[int, int](), list[Array]()
     for number, start, end in _fields(data, first, last):
         if number == _SHAPE:
-            sizes = [size for part, *span in _fields(data, start, end) if part == _DIM for size in _varints(data, *span)]
+            spans = (span for part, *span in _fields(data, start, end) if part == _DIM)
+            sizes = list(islice((size for span in spans for size in _varints(data, *span)), _MOST_AXES + 1))
         elif number in _LEGACY:
             legacy[number] = next(_varints(data, start, end), 0)
         elif number in (_FLOATS, _DOUBLES) and (end - start) % (width := 4 if number == _FLOATS else 8) == 0:
             parts.append(np.frombuffer(data, f"<f{width}", (end - start) // width, start))
+        if len(parts) > _MOST_PARTS or len(sizes) > _MOST_AXES:
+            raise ValueError(f"a blob of '{name}' has too many parts")
     shape = tuple(sizes) if sizes or not legacy else tuple(legacy.get(number, 0) for number in _LEGACY)
     held = sum(part.size for part in parts)
     if held != math.prod(shape):

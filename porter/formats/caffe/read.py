@@ -27,7 +27,8 @@ from porter.formats.limits import most_bytes
 from porter.graph import Add, Conv, ConvTranspose, Elu, LeakyRelu, LocalResponseNorm, PRelu, Relu, Relu6, Sigmoid, Tanh
 from porter.padding import LOWEST, Convention, Size, Window
 
-_MOST_TEXT = 8 << 20
+_MOST_TEXT, _MOST_BYTES = 8 << 20, (1 << 31) - 1
+"""Of a net, and of a message of protobuf's."""
 _NET, _WEIGHTS = ".prototxt", ".caffemodel"
 
 
@@ -45,7 +46,7 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     """
     text, weights = _both(path)
     try:
-        net, stored = read_net(_text(text)), read_blobs(weights.read_bytes())
+        net, stored = read_net(_text(text)), read_blobs(_bytes(weights, _MOST_BYTES))
     except (ValueError, OverflowError) as error:
         raise FileError(f"the model is damaged: {str(error)[:300]}", where=str(path), next="fetch both files again") from None
     tensors = _tensors(net, stored, weights)
@@ -73,9 +74,13 @@ def _both(path: Path) -> tuple[Path, Path]:
 
 
 def _text(path: Path) -> str:
-    if path.stat().st_size > _MOST_TEXT:
-        raise ValueError(f"{path.name} has more than {_MOST_TEXT >> 20} MiB")
-    return path.read_text(encoding="utf-8")
+    return _bytes(path, _MOST_TEXT).decode()
+
+
+def _bytes(path: Path, most: int) -> bytes:
+    if path.stat().st_size > most:
+        raise ValueError(f"{path.name} has more than {most >> 20} MiB")
+    return path.read_bytes()
 
 
 def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:

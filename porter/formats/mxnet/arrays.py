@@ -8,6 +8,7 @@ import struct
 import numpy as np
 
 from porter.base.dtypes import Array
+from porter.formats.limits import MOST_NODES
 
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _TYPES = ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8")
@@ -54,8 +55,8 @@ def read_arrays(data: bytes) -> dict[str, Array]:
 
 def _count(reader: _Reader) -> int:
     (count,) = reader.numbers("Q")
-    if count > len(reader.data) // 4:
-        raise ValueError("it is cut short")
+    if count > MOST_NODES:
+        raise ValueError(f"it has more than {MOST_NODES} arrays")
     return count
 
 

@@ -135,7 +135,7 @@ from mxnet.gluon.model_zoo import vision
 name, side, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 mx.random.seed(0)
 network = vision.get_model(name)
-network.initialize(mx.init.Xavier(magnitude=2.2))
+network.initialize(mx.init.Xavier("gaussian", "in", 2))
 network.hybridize()
 images = mx.nd.random.normal(shape=(4, 3, side, side))
 network(images)
@@ -145,9 +145,10 @@ for key, held in network.collect_params().items():
         held.set_data(mx.nd.array(random.uniform(0.6, 1.4, held.shape)))
     elif key.endswith(("beta", "bias")):
         held.set_data(mx.nd.array(random.normal(0, 0.3, held.shape)))
-for _ in range(40):  # so that the norms have about the statistics of what arrives, and no value fades
+for _ in range(40):  # so that the norms have about the statistics of what arrives, which MXNet updates on its way back
     with mx.autograd.record():
-        network(images)
+        given = network(images)
+    given.backward()
 np.savez(folder + "/seen.npz", images=images.asnumpy(), given=network(images).asnumpy())
 network.export(folder + "/model", epoch=0)
 """
