@@ -15,7 +15,7 @@ import numpy as np
 from porter.filegraph.builder import AXES, Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.views import LARGE, View
+from porter.filegraph.views import LARGE, View, unrepeated
 from porter.filegraph.walk import Read, Walk
 from porter.graph import (
     Add,
@@ -343,9 +343,10 @@ def merge(walk: Walk[N], node: N, op: Merge | None, sources: Sequence[Reference]
     whole = [walk.view(source) for source in sources]
     rank = max(len(view.axes or ()) for view in whole)
     wide = [view.with_axes(range(1, 1 + rank - len(view.axes))) if view.axes else None for view in whole]
-    views = [walk.as_array(f"{node.name}:{place}", view) if view else None for place, view in enumerate(wide)]
+    once = unrepeated([view for view in wide if view is not None])
+    views = [walk.as_array(f"{node.name}:{place}", view) for place, view in enumerate(once)] if len(once) == len(wide) else []
     found = [view for view in views if view is not None]
-    if len(found) < len(views) or len({len(view.value.shape or ()) for view in found}) > 1:
+    if len(found) < len(sources) or len({len(view.value.shape or ()) for view in found}) > 1:
         return f"{node.op} of values of different axes"
     values = [view.value for view in found]
     value = walk.builder.add(node.name, op, *values) if op is not None else walk.builder.subtract(node.name, *values)

@@ -118,6 +118,18 @@ class View:
         return None if axes is None else replace(self, axes=axes)
 
 
+def unrepeated(views: Sequence[View]) -> list[View]:
+    """Tensors of as many axes; an axis that is only repeated in one of them has one cell, where another has its own numbers."""
+    own = [{at for at, axis in enumerate(view.axes or ()) if any(piece.axis != "R" for piece in axis)} for view in views]
+    filled = set().union(*own)
+
+    def once(view: View, held: Collection[int]) -> View:
+        axes = enumerate(view.axes or ())
+        return replace(view, axes=view.axes and tuple(() if at in filled - {*held} else axis for at, axis in axes))
+
+    return [once(view, held) for view, held in zip(views, own, strict=True)]
+
+
 @dataclass
 class Views:
     """The values of a graph in the making, as the file's tensors hold them.

@@ -208,7 +208,9 @@ class Einsums(nn.Module):  # type: ignore[misc,name-defined]
             torch.einsum("nhwc,hkc->nhwk", cells, self.rows),
             torch.einsum("nhwc,wkc->nhwk", cells, self.columns[apart.long()]),
         )
-        return torch.einsum("nhlm,nmhd->nlhd", shares, value), down.unsqueeze(-1) + across.unsqueeze(-2)
+        wide = down[:, :4].unsqueeze(2).expand(-1, -1, 12, -1, -1)  # as BoTNet's relative positions
+        wide = wide + down.unsqueeze(2).expand(-1, -1, 4, -1, -1).permute(0, 2, 1, 3, 4)
+        return torch.einsum("nhlm,nmhd->nlhd", shares, value), down.unsqueeze(-1) + across.unsqueeze(-2), wide
 
 
 class Ensemble(nn.Module):  # type: ignore[misc,name-defined]
