@@ -294,7 +294,7 @@ def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:
     elif is_non_commercial(stated):
         warnings.append(f"the weights are licensed {stated}: not for commercial use")
     taken = record.input.size
-    if taken is not None and taken[0] != taken[1]:
+    if taken is not None and taken[0] != taken[1] and taken[0] > 1:  # a map of one row is no photo
         only = "{}x{}".format(*taken)
         warnings.append(
             f"the port accepts only {only}, and predict and eval feed squares: convert again with --input-size N or any"
