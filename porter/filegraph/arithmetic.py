@@ -17,7 +17,6 @@ from porter.filegraph import arrays
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.stacks import with_matrices
 from porter.filegraph.views import LARGE, View
 from porter.filegraph.walk import Read, Walk, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
@@ -369,8 +368,6 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
     """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
     axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
     tensor = walk.flow.weights(product.kernel)
-    if tensor is not None and len(tensor.shape) > 2 and axes == "IO" and bias is None:
-        return with_matrices(walk, node, source, tensor)
     if tensor is None or len(tensor.shape) != 2 or not axes:
         return None
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")

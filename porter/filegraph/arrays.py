@@ -216,7 +216,8 @@ def as_cells(walk: Walk[N], name: str, view: View) -> View | None:
     before = " ".join([letters[0], *letters[1:]])
     pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
     cells = walk.builder.add(name, Rearrange(pattern, True), view.value)
-    whole = walk.views.of(cells).transposed((0, 2, 3, 1) if walk.views.builder.order == "CHW" else (0, 1, 2, 3))
+    order = (0, 2, 3, 1) if walk.views.builder.order == "CHW" else (0, 1, 2, 3)
+    whole = walk.views.of(cells).transposed([axis - 1 for axis in order[1:]] if walk.views.whole else order)
     return whole and whole.reshaped(sizes)
 
 

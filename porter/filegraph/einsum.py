@@ -63,6 +63,19 @@ def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> R
     return found or _unsaid(node, text)
 
 
+def with_matrices(walk: Walk[N], node: N, source: Reference, matrices: Tensor) -> Read:
+    """A value times stored matrices, of which each has a place of its own in the value's axes before the last two."""
+    rank, shape = len(walk.sizes(source) or ()), matrices.shape
+    while shape[0] == 1:
+        shape = shape[1:]
+    places = "abcdefgh"[: max(rank - 2, 0)]
+    held = places[len(places) - len(shape) + 2 :] if len(shape) - 2 <= len(places) else ""
+    equation = Equation(f"{places}mk", f"{held}kn", f"{places}mn")
+    kernel, view = Kernel(matrices.name, shape), walk.kept(source)
+    fits = len(shape) == len(held) + 2 > 2
+    return (_by_groups(walk, node.name, view, equation, kernel) if fits else None) or f"{node.op} with matrices of other axes"
+
+
 def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None) -> Read:
     """A value times a stored array that has some of its axes."""
     x, held, _ = equation

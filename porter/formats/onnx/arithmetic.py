@@ -8,6 +8,7 @@ import numpy as np
 
 from porter.filegraph import arithmetic, arrays
 from porter.filegraph.dataflow import Operand, Reference
+from porter.filegraph.einsum import with_matrices
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
@@ -96,8 +97,10 @@ def read_gemm(walk: Walk, node: OnnxNode) -> Read:
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
     if all(map(walk.flow.is_value, node.inputs)):
         return arrays.matmul(walk, node, node.inputs)
-    vector = walk.flow.weights(node.inputs[1])
-    if vector is not None and len(vector.shape) == 1:
+    held = walk.flow.weights(node.inputs[1])
+    if held is not None and len(held.shape) > 2:
+        return with_matrices(walk, node, node.inputs[0], held)
+    if held is not None and len(held.shape) == 1:
         kernel = f"{node.name}:kernel"
         walk.flow.evaluated[kernel] = np.asarray(walk.flow.value(node.inputs[1]), np.float64)[:, None]
         found = arithmetic.dense(walk, node, node.inputs[0], arithmetic.Product((kernel, 0), "IO"))

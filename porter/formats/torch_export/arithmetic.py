@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.filegraph import arithmetic, arrays
 from porter.filegraph.dataflow import Operand, Reference
+from porter.filegraph.einsum import with_matrices
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View
 from porter.filegraph.walk import Read, apply
@@ -160,7 +161,9 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
         source, kernel = node.inputs
         if walk.flow.is_value(source) and walk.flow.is_value(kernel):
             return arrays.matmul(walk, node, node.inputs)
-    return arithmetic.dense(walk, node, source, arithmetic.Product(*_matrix(walk, kernel), bias, factors))
+    found = arithmetic.dense(walk, node, source, arithmetic.Product(*_matrix(walk, kernel), bias, factors))
+    held = walk.flow.weights(kernel) if found is None and bias is None else None
+    return found if held is None or len(held.shape) < 3 else with_matrices(walk, node, source, held)
 
 
 def read_attention(walk: Walk, node: AtenNode) -> Read:
