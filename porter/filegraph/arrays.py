@@ -32,6 +32,7 @@ from porter.graph import (
     ReduceAxis,
     Softmax,
     Tokens,
+    Upsample,
 )
 from porter.graph.ops import Function
 
@@ -202,6 +203,20 @@ def row(walk: Walk[N], node: N, source: Reference) -> Value | None:
 def of_row(walk: Walk[N], value: Value) -> View | None:
     """The tensor N×C×L that such a map is."""
     return walk.views.of(value).without([2])
+
+
+def each_image(walk: Walk[N], node: N, source: Reference, times: int) -> Read:
+    """Each image so many times, one copy after the other: a map of one cell has so many rows."""
+    array = walk.array(source)
+    sizes, shape = (array.sizes, array.value.shape) if array is not None else (None, None)
+    if sizes is None or shape is None or None in shape or array is None or not array.value.is_array or len(shape) != len(sizes) - 1:
+        return f"{node.op} of images that are no arrays of known size"
+    stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
+    pattern = f"{' '.join(stated.values())} -> ({' '.join(stated)}) () ()"
+    cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
+    rows = walk.views.of(walk.builder.add(node.name, Upsample(times, 1), cell))
+    turned = rows.transposed((0, 2, 3, 1) if walk.views.builder.order == "CHW" else (0, 1, 2, 3))
+    return turned and turned.reshaped([sizes[0] * times, *sizes[1:]])
 
 
 def as_cells(walk: Walk[N], name: str, view: View) -> View | None:

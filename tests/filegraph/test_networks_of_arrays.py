@@ -240,6 +240,16 @@ class Positions(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat((patches[:, :0], patches.softmax(-1)), 1)
 
 
+class Asked(nn.Module):  # type: ignore[misc,name-defined]
+    """As GCViT: every window of an image has the image's own queries."""
+
+    def forward(self, found: Tensor) -> Tensor:
+        batch, width, rows, columns = found.shape
+        windows = found.view(batch, width, rows // WINDOW, WINDOW, columns // WINDOW, WINDOW).permute(0, 2, 4, 3, 5, 1)
+        asked = functional.max_pool2d(found, (3, 4)).permute(0, 2, 3, 1).repeat_interleave(12, 0).reshape(-1, WINDOW**2, width)
+        return (asked @ windows.reshape(-1, WINDOW**2, width).transpose(1, 2)).softmax(-1).view(batch, 12, WINDOW**2, -1)
+
+
 class Looked(nn.Module):  # type: ignore[misc,name-defined]
     """Rows of a table, for each axis its own, by one-hot vectors of which all would be too many."""
 
@@ -275,7 +285,13 @@ HEADS_OF: dict[str, Callable[[], Any]] = {
     **{"vit": lambda: VisionTransformer(False), "vit fused": lambda: VisionTransformer(True), "unfolded": Unfolded},
     "einsums": Einsums,
 }
-EXPORTED: dict[str, Callable[[], Any]] = {"sines": Positions, "ensemble": Ensemble, "written": Written, "looked up": Looked}
+EXPORTED: dict[str, Callable[[], Any]] = {
+    "sines": Positions,
+    "ensemble": Ensemble,
+    "written": Written,
+    "looked up": Looked,
+    "asked": Asked,
+}
 CASES = [(make, form) for make in HEADS_OF.values() for form in (".pt2", ".onnx")] + [(make, ".pt2") for make in EXPORTED.values()]
 
 

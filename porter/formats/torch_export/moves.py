@@ -92,6 +92,15 @@ def read_patches(walk: Walk, node: AtenNode) -> Read:
     return turned and turned.reshaped([batch, channels * rows * columns, -1])
 
 
+def read_repeated(walk: Walk, node: AtenNode) -> Read:
+    """repeat_interleave of images."""
+    times, place = node.arguments["repeats"], node.arguments.get("dim")
+    rank = len(walk.view(taken(node)).axes or ())
+    if not isinstance(times, int) or place not in (0, -rank):
+        return f"{node.op} of other axes than the images"
+    return arrays.each_image(walk, node, taken(node), times)
+
+
 def read_unsqueeze(walk: Walk, node: AtenNode) -> Read:
     return moves.unsqueeze(walk, node, taken(node), [node.arguments["dim"]])
 

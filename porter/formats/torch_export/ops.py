@@ -86,6 +86,7 @@ READERS: Mapping[str, Reader] = {
     **dict.fromkeys((*COPIES, "_to_copy"), moves.read_same),
     **dict.fromkeys(("cat", "concat"), moves.read_concat),
     "stack": moves.read_stack,
+    "repeat_interleave": moves.read_repeated,
     "roll": moves.read_roll,
     "im2col": moves.read_patches,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),
