@@ -22,7 +22,8 @@ class ResizeLike(nn.Module):
 class Resize(nn.Module):
     """Other cells, computed from those around their places by rules that nn.Upsample lacks.
 
-    They are as many as `size` says, or a second map has, or so many times the map's: 3/2 is (3, 2).
+    For rows and columns `cells` says how many, or how many times the map's: (3, 2) is 3/2 of
+    them. Otherwise they are as many as a second map has.
     Beyond the map are the cells of its edge; if `inside`, these have no share in a cubic one.
     """
 
@@ -30,9 +31,7 @@ class Resize(nn.Module):
         self,
         mode: str,
         coordinates: str,
-        rows: tuple[int, int] = (1, 1),
-        columns: tuple[int, int] = (1, 1),
-        size: tuple[int, int] | None = None,
+        cells: tuple[int | tuple[int, int], ...] = (),
         rounding: str = "round_prefer_floor",
         a: float = -0.75,
         inside: bool = False,
@@ -40,20 +39,18 @@ class Resize(nn.Module):
         super().__init__()
         self.mode = mode
         self.coordinates = coordinates
-        self.times = rows, columns
-        self.size = size
+        self.cells = cells
         self.rounding = rounding
         self.a = a
         self.inside = inside
 
-    def places(self, x: torch.Tensor, axis: int, size: tuple[int, ...] | None) -> torch.Tensor:
-        n = x.shape[2 + axis]
-        if size is None:
-            parts, whole = self.times[axis]
+    def places(self, n: int, cells: int | tuple[int, int], device: torch.device) -> torch.Tensor:
+        if isinstance(cells, tuple):
+            parts, whole = cells
             m, step = n * parts // whole, whole / parts
         else:
-            m, step = size[axis], n / size[axis]
-        i = torch.arange(m, dtype=torch.float64, device=x.device)
+            m, step = cells, n / cells
+        i = torch.arange(m, dtype=torch.float64, device=device)
         if self.coordinates == "align_corners":
             return i * ((n - 1) / (m - 1 + (m == 1)))
         return i * step if self.coordinates == "asymmetric" else (i + 0.5) * step - 0.5
@@ -73,21 +70,21 @@ class Resize(nn.Module):
         return [outer[0], *inner, outer[1]]
 
     def forward(self, x: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
-        size = self.size if like is None else like.shape[2:]
+        cells = self.cells if like is None else like.shape[2:]
         for axis in (2, 3):
             n = x.shape[axis]
-            places = self.places(x, axis - 2, size)
+            places = self.places(n, cells[axis - 2], x.device)
             if self.mode == "nearest":
                 x = x.index_select(axis, self.nearest(places).long().clamp(0, n - 1))
                 continue
             first = torch.floor(places)
             shares = self.shares(places - first)
-            cells = [first.long() + k + 1 - len(shares) // 2 for k in range(len(shares))]
+            around = [first.long() + k + 1 - len(shares) // 2 for k in range(len(shares))]
             if self.inside:
-                shares = [s * ((c >= 0) & (c < n)) for s, c in zip(shares, cells, strict=True)]
+                shares = [s * ((c >= 0) & (c < n)) for s, c in zip(shares, around, strict=True)]
                 shares = [share / sum(shares) for share in shares]
             over = (-1, *[1] * (3 - axis))
-            parts = [x.index_select(axis, c.clamp(0, n - 1)) for c in cells]
+            parts = [x.index_select(axis, c.clamp(0, n - 1)) for c in around]
             parts = [p * s.to(x).view(over) for p, s in zip(parts, shares, strict=True)]
             x = sum(parts[1:], parts[0])
         return x

@@ -133,12 +133,8 @@ def _resize(op: ops.Resize, shape: Shape) -> Layer:
         return Layer("Upsample", {**target, "mode": mode})
     if mode is not None:
         return Layer("Upsample", {**target, "mode": mode, "align_corners": op.coordinates == "align_corners"})
-    own: dict[str, Value] = {
-        "mode": op.mode,
-        "coordinates": op.coordinates,
-        **{axis: parts.as_integer_ratio() for axis, parts in zip(("rows", "columns"), times, strict=False)},
-        **({"size": op.size} if op.size else {}),
-    }
+    cells: Any = op.size or tuple(parts.as_integer_ratio() for parts in times)
+    own: dict[str, Value] = {"mode": op.mode, "coordinates": op.coordinates, "cells": cells}
     return Layer("Resize", {**own, "rounding": op.rounding} if op.mode == "nearest" else {**own, "a": op.a, "inside": op.inside})
 
 

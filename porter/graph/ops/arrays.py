@@ -228,10 +228,7 @@ class CropAxis(KeepsSign, name="crop_axis"):
     step: Count = 1
 
     def shape(self, *inputs: Shape) -> Shape:
-        shape = list(expect_array(inputs[0]))
-        if not 0 <= self.axis < len(shape) or min(self.before, self.after) < 0:
-            raise GraphError(f"{shape_text(inputs[0])} cannot be cut so along axis {self.axis}")
-        size = shape[self.axis]
+        shape, size = _along(self, inputs[0], "cut")
         left = None if size is None else -(-(size - self.before - self.after) // self.step)
         if left is not None and left < 1:
             raise GraphError(f"nothing is left of {shape_text(inputs[0])} along axis {self.axis}", next=LARGER)
@@ -249,10 +246,7 @@ class PadAxis(Op, name="pad_axis"):
     fill: Number = 0.0
 
     def shape(self, *inputs: Shape) -> Shape:
-        shape = list(expect_array(inputs[0]))
-        if not 0 <= self.axis < len(shape) or min(self.before, self.after) < 0:
-            raise GraphError(f"{shape_text(inputs[0])} cannot be padded so along axis {self.axis}")
-        size = shape[self.axis]
+        shape, size = _along(self, inputs[0], "padded")
         shape[self.axis] = None if size is None else size + self.before + self.after
         return array_shape(shape)
 
@@ -317,6 +311,14 @@ class Tokens(Op, name="tokens"):
 
     def tensors(self, channels: int) -> Tensors:
         return {"value": (self.count, channels)}
+
+
+def _along(op: CropAxis | PadAxis, value: Shape, done: str) -> tuple[list[int | None], int | None]:
+    """The sizes of an array, and the one along the op's axis."""
+    shape = list(expect_array(value))
+    if not 0 <= op.axis < len(shape) or min(op.before, op.after) < 0:
+        raise GraphError(f"{shape_text(value)} cannot be {done} so along axis {op.axis}")
+    return shape, shape[op.axis]
 
 
 def _stated(size: int | None) -> int:

@@ -82,7 +82,7 @@ DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     "PaddedAvgPool2d": {"counted": (0, 0, 0, 0)},
     "RMSNorm": {"elementwise_affine": True},
     "RMSNorm2d": {"elementwise_affine": True},
-    "Resize": {"rows": (1, 1), "columns": (1, 1), "rounding": "round_prefer_floor", "a": -0.75, "inside": False},
+    "Resize": {"cells": (), "rounding": "round_prefer_floor", "a": -0.75, "inside": False},
     "SameAvgPool2d": {"lower": False},
     "SamePad2d": {"dilation": 1, "lower": False, "value": 0.0},
     "SliceChannels": {"step": 1},
