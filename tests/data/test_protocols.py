@@ -1,6 +1,8 @@
 """Every protocol of every recipe, at its own sizes, against the zoo's own code or library; and the page that lists them."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +21,20 @@ def named(use: Use) -> str:
     return f"{use.zoo}-{use.variants[0]}"
 
 
-@pytest.mark.parametrize("use", [use for use in uses() if use not in OPENCV], ids=named)
-@pytest.mark.parametrize("size", SIZES)
+def photos() -> Iterator[Any]:
+    """Each use of a protocol with a photo; one protocol of a zoo is shown the second photo once, and by `full` every time."""
+    seen: set[tuple[str, Preprocess]] = set()
+    for use in uses():
+        if use not in OPENCV:
+            marks = [pytest.mark.full] if (use.zoo, use.protocol) in seen else []
+            seen.add((use.zoo, use.protocol))
+            yield from (
+                pytest.param(use, SIZES[0], id=f"{named(use)}-0"),
+                pytest.param(use, SIZES[1], id=f"{named(use)}-1", marks=marks),
+            )
+
+
+@pytest.mark.parametrize(("use", "size"), list(photos()))
 def test_protocols_are_their_zoos_bit_for_bit(use: Use, size: tuple[int, int]) -> None:
     image = realistic(*size)
     np.testing.assert_array_equal(prepare(image, use.protocol), original(use, image), strict=True)
