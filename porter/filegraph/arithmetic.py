@@ -223,6 +223,8 @@ def batch_norm(
     """
     view = walk.by_cell(source, walk.views.channels_place)
     view = arrays.as_cells(walk, f"{node.name}:cells", view) or view
+    if view.value.is_array and len(view.axes or ()) == 4:  # of windows, say, which are a map's here
+        view = walk.views.of(walk.value(source))
     names = _vectors(walk, view, tensors)
     if names is None:
         return None

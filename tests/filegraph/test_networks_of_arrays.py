@@ -266,7 +266,7 @@ class Looked(nn.Module):  # type: ignore[misc,name-defined]
 
 
 class Written(nn.Module):  # type: ignore[misc,name-defined]
-    """Tables and values that are written in parts, as ConViT's relative positions and MViT's shares."""
+    """Tables and values that are written in parts, as ConViT's relative positions, MViT's shares and Swin's masks."""
 
     def forward(self, found: Tensor) -> Tensor:
         rows, columns = found.shape[2:]
@@ -274,6 +274,10 @@ class Written(nn.Module):  # type: ignore[misc,name-defined]
         table = torch.zeros(1, 3, rows, columns, dtype=found.dtype)
         table[:, 2], table[:, 1, 1:-1, ::1] = apart**2, apart.repeat_interleave(2, 1)[1:-1, :columns]
         table[:, 0] = table[:, 1] + 1
+        mask = found.new_zeros((rows, columns))
+        mask[1:, -2:] = 1.5
+        mask[2:4, :].zero_()
+        table = table + mask.masked_fill(mask == 0, -0.5).swapaxes(0, 1).swapaxes(-1, -2)
         shares = found.flatten(2).transpose(1, 2) * 2
         shares[:, :, 1:3] = shares[:, :, 2:4] + 1
         shares[:] = shares.sigmoid()

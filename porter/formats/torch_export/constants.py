@@ -151,6 +151,20 @@ def _filled(node: AtenNode) -> Numbers:
     return np.full(sizes, number, np.bool_ if node.arguments.get("dtype") == _BOOL else np.float64)
 
 
+def _with_number(function: Any, node: AtenNode, value: Numbers, other: Numbers) -> Numbers:
+    if other.size != 1:
+        raise ValueError("no comparison with one number")
+    return np.asarray(function(value, other))
+
+
+def _masked(node: AtenNode, value: Numbers, mask: Numbers, *other: Numbers) -> Numbers:
+    """Another number where a mask says so."""
+    number = other[0] if other else np.float64(node.arguments["value"])
+    if number.size != 1 or np.broadcast_shapes(value.shape, mask.shape) != value.shape:
+        raise ValueError("a mask of other axes")
+    return np.where(mask, number, value)
+
+
 def _linear(node: AtenNode, *values: Numbers) -> Numbers:
     known = {name: _given(node, name, values) for name in ("input", "weight", "bias")}
     value, weight, bias = known.values()
@@ -285,6 +299,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "index": _indexed,
     "permute": lambda node, value: value.transpose(node.arguments["dims"]),
     "transpose": lambda node, value: value.swapaxes(node.arguments["dim0"], node.arguments["dim1"]),
+    "swapaxes": lambda node, value: value.swapaxes(node.arguments["axis0"], node.arguments["axis1"]),
     "t": lambda node, value: value.T,
     "select": lambda node, value: value.take(node.arguments["index"], node.arguments["dim"]),
     "slice": _sliced,
@@ -315,6 +330,9 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "sign": _plain(np.sign),
     "abs": _plain(np.abs),
     "bitwise_not": _plain(np.invert),
+    "eq": partial(_with_number, np.equal),
+    "ne": partial(_with_number, np.not_equal),
+    "masked_fill": _masked,
     **dict.fromkeys(_RULES, _resized),
     "cumsum": lambda node, value: np.add.accumulate(value, node.arguments["dim"]),
     "meshgrid": _meshed,

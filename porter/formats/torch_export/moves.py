@@ -112,7 +112,7 @@ def read_permute(walk: Walk, node: AtenNode) -> Read:
 def read_transpose(walk: Walk, node: AtenNode) -> Read:
     """Two axes exchanged."""
     order = list(range(len(walk.view(taken(node)).axes or ())))
-    first, second = node.arguments.get("dim0", 0), node.arguments.get("dim1", 1)
+    first, second = (node.arguments.get(f"dim{place}", node.arguments.get(f"axis{place}", place)) for place in (0, 1))
     order[first], order[second] = order[second], order[first]
     return moves.transpose(walk, node, taken(node), order)
 

@@ -41,7 +41,7 @@ VIEWS: Mapping[str, Reader] = {
     "squeeze": moves.read_squeeze,
     "unsqueeze": moves.read_unsqueeze,
     "permute": moves.read_permute,
-    **dict.fromkeys(("transpose", "t"), moves.read_transpose),
+    **dict.fromkeys(("transpose", "swapaxes", "t"), moves.read_transpose),
     **dict.fromkeys(("expand", "expand_as"), moves.read_expand),
     "slice": moves.read_slice,
     "select": moves.read_select,

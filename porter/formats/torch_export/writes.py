@@ -1,4 +1,4 @@
-"""Copies into a value, or into a part of it, such as `table[..., 0] = x`, as values of their own: a port's values never change."""
+"""Writes into a value, or into a part of it, such as `table[..., 0] = x`, as values of their own: a port's values never change."""
 
 from __future__ import annotations
 
@@ -10,24 +10,35 @@ from porter.filegraph.dataflow import Reference
 from porter.formats.torch_export.nodes import AtenNode, Program
 from porter.formats.torch_export.ops import VIEWS
 
-_WRITE = "aten.copy_.default"
+_WRITES = {"aten.copy_.default": "src", "aten.fill_.Tensor": "value", "aten.fill_.Scalar": "value", "aten.zero_.default": ""}
+"""And the argument that says what they write."""
 _END = (1 << 63) - 1
 """A slice's end behind every cell."""
 
 
 def without_writes(program: Program) -> Program:
-    """The program with what each copy makes of the value that it changes: the part before, what is copied, and the part behind.
+    """The program with what each write makes of the value that it changes: the part before, what is written, and the part behind.
 
-    A copy stays as it is where an older view of the value is read afterwards, where it casts or repeats what it copies, and where
-    porter does not know the part.
+    A write stays as it is where an older view of the value is read afterwards, where it casts what it writes or repeats more than a
+    number, and where porter does not know the part.
     """
-    if not any(node.target == _WRITE for node in program.nodes.values()):
+    if not any(node.target in _WRITES for node in program.nodes.values()):
         return program
+    program = replace(program, nodes={name: _made(node) for name, node in program.nodes.items()})
     writer = _Writer(program)
     for place, node in enumerate(program.nodes.values()):
         writer.add(place, node)
     given = {name: writer.now.get(source, source) for name, source in program.given.items() if name in program.outputs}
     return replace(program, nodes=writer.nodes, given={**program.given, **given})
+
+
+def _made(node: AtenNode) -> AtenNode:
+    """`new_zeros` and its like take only the type of a value: of stated sizes they are what `zeros` makes."""
+    op, sizes = node.op.removeprefix("new_"), node.arguments.get("size", ())
+    if node.op not in ("new_zeros", "new_ones", "new_full") or not all(isinstance(size, int) for size in sizes):
+        return node
+    stated = {name: value for name, value in node.arguments.items() if name != "self"}
+    return replace(node, op=op, target=f"aten.{op}.default", inputs=(), arguments=stated)
 
 
 @dataclass
@@ -52,13 +63,15 @@ class _Writer:
         self.types = {source: self.program.types.get(name) for name, source in self.program.given.items()}
 
     def add(self, place: int, stated: AtenNode) -> None:
-        if stated.inputs and (stated.op in VIEWS or stated.target == _WRITE):
+        if stated.inputs and (stated.op in VIEWS or stated.target in _WRITES):
             base = self.views.get(stated.inputs[0], stated.inputs[0])
             self.views |= {(stated.name, output): base for output in range(stated.outputs)}
         node = replace(stated, inputs=tuple(map(self._since, stated.inputs)), arguments=self._renamed(stated.arguments))
-        self.nodes[node.name] = node
-        if stated.target == _WRITE and (steps := self._steps(place, stated)) is not None:
-            source: Reference = node.arguments["src"]
+        steps = self._steps(place, stated) if stated.target in _WRITES else None
+        if steps is None:
+            self.nodes[node.name] = node
+        else:
+            source = self._written(node)
             self.nodes[node.name] = replace(
                 node, op="alias", target="aten.alias.default", inputs=(source,), arguments={"self": source}
             )
@@ -77,11 +90,14 @@ class _Writer:
         return self._since(value) if isinstance(value, tuple) else value
 
     def _steps(self, place: int, node: AtenNode) -> list[AtenNode] | None:
-        """The slices that a copy goes through, the last one first; None where it stays as it is."""
-        source, part, base = node.arguments["src"], node.arguments["self"], self.views[node.name, 0]
+        """The slices that a write goes through, the last one first; None where it stays as it is."""
+        source, part, base = self._source(node), node.arguments["self"], self.views[node.name, 0]
         views = {view for view, held in self.views.items() if held == base and view[0] != node.name}
         older = any(self.last.get(view, 0) > place for view in views)
-        plain = self._sizes(source) == node.sizes[0] and self.types.get(source) == self.types.get(part)
+        plain = all(isinstance(size, int) for size in node.sizes[0])
+        if isinstance(source, tuple):
+            sizes = node.sizes[0] if node.target == "aten.copy_.default" else ()
+            plain = self._sizes(source) == sizes and self.types.get(source) == self.types.get(part)
         steps = []
         while part != base:
             steps.append(step := self.program.nodes[part[0]])
@@ -89,6 +105,20 @@ class _Writer:
             if step.op not in ("slice", "select") or _cells(step, self._sizes(part)) is None:
                 return None
         return steps if plain and not older and self.program.nodes[base[0]].target else None
+
+    def _source(self, node: AtenNode) -> Reference | float:
+        found: Reference | float = node.arguments.get(_WRITES[node.target], 0.0)
+        return found
+
+    def _written(self, node: AtenNode) -> Reference:
+        """What stands in the part afterwards."""
+        source, sizes = self._source(node), node.sizes[0]
+        if not isinstance(source, tuple):
+            return self._new(node, "full", (), {"size": list(sizes), "fill_value": source}, sizes)
+        if node.target == "aten.copy_.default":
+            return source
+        zeros = self._new(node, "zeros", (), {"size": list(sizes)}, sizes)
+        return self._new(node, "add", (zeros, source), {"self": zeros, "other": source}, sizes)
 
     def _sizes(self, source: Reference) -> tuple[int | str, ...]:
         return self.program.nodes[source[0]].sizes[source[1]]

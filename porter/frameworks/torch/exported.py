@@ -25,7 +25,7 @@ from porter.formats.torch_export.sizes import ON_SIZES
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
-_RUN = frozenset({*READERS, *EVALUATORS, *INNER, "copy", "one_hot"})
+_RUN = frozenset({*READERS, *EVALUATORS, *INNER, "copy", "fill", "zero", "new_zeros", "new_ones", "new_full", "one_hot"})
 """The closed list: what porter reads, and what it reads as something else (porter.formats.torch_export.writes and one_hots)."""
 _FORMATS = {1: torch.contiguous_format, 2: torch.channels_last, 4: torch.preserve_format}
 """MemoryFormat (torch/_export/serde/schema.py)."""
