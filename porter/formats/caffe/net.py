@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.filegraph.dataflow import Reference
-from porter.filegraph.names import Names
 from porter.formats.caffe.text import Message, parse
 from porter.formats.limits import MOST_NODES
 
+Reference = tuple[str, int]
+"""A value: the layer that gives it, and which of its tops."""
 IMAGE = "image"
 _DATA = frozenset({"Data", "ImageData", "MemoryData", "WindowData", "HDF5Data", "DummyData"})
 _TEST = ("TEST", "1")
@@ -89,7 +89,7 @@ def read_net(text: str) -> Net:
         raise ValueError(f"it has more than {MOST_NODES} layers")
     images = [(name, dims) for name, dims in zip(net.words("input"), _dims(net), strict=False)]
     known: dict[str, Reference | None] = {name: (IMAGE, 0) for name, _ in images}
-    layers, names = list[Layer](), Names({IMAGE})
+    layers, names = list[Layer](), {IMAGE}
     for layer in stated:
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
@@ -113,7 +113,9 @@ def read_net(text: str) -> Net:
         elif op in _THROUGH:
             known |= dict.fromkeys(tops, values[0])
         else:
-            name = names.take(layer.word("name") or op.lower())
+            name = layer.word("name") or op.lower()
+            name = f"{name}:{len(layers)}" if name in names else name
+            names.add(name)
             blobs = tuple((f"{name}/{place}", 0) for place in range(_blobs(op, layer)))
             layers.append(Layer(name, op, values + blobs, len(values), layer, len(tops)))
             known |= {top: (name, place) for place, top in enumerate(tops)}

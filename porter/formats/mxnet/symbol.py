@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from porter.filegraph.dataflow import Reference
-from porter.filegraph.names import Names
 from porter.formats.limits import MOST_NODES, read_json
 
+Reference = tuple[str, int]
+"""A value: the operator that gives it, and which of its outputs."""
 _THROUGH = frozenset({"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"})
 _LOSSES = frozenset({"SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "SVMOutput"})
 """Operators whose second input is a label."""
@@ -81,16 +81,18 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     if len(stated["nodes"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
     known: list[dict[int, Reference]] = []
-    nodes, free, names = list[Node](), dict[str, tuple[int, ...]](), Names()
+    nodes, free, names = list[Node](), dict[str, tuple[int, ...]](), set[str]()
     for place, each in enumerate(stated["nodes"]):
         # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning to an operator.
         words = Stated({**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})})
         given, name = [source[:2] for source in each["inputs"]], str(each["name"])
+        name = f"{name}:{place}" if name in names else name
+        names.add(name)
         if any(not 0 <= before < place for before, _ in given):
             raise ValueError(f"'{name}' reads what comes after it")
         inputs = [known[before][index] if index in known[before] else (known[before][0][0], index) for before, index in given]
         if each["op"] == "null":
-            known.append({0: (names.take(name), 0)})
+            known.append({0: (name, 0)})
             if not is_held(name):
                 free[name] = tuple(words.counts("__shape__"))
             continue
@@ -102,7 +104,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
             continue
         if each["op"] == "BatchNorm" and len(kept) == 3:  # before 0.9, statistics were no inputs (nnvm/legacy_json_util.cc)
             kept += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
-        nodes.append(Node(names.take(name), str(each["op"]), tuple(kept), words))
+        nodes.append(Node(name, str(each["op"]), tuple(kept), words))
         known.append({0: (nodes[-1].name, 0)})
     ends = tuple(known[place].get(index, (known[place][0][0], index)) for place, index, *_ in stated["heads"])
     (image, sides), *others = free.items() or [(None, ())]
