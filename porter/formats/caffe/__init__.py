@@ -6,7 +6,7 @@ import re
 
 from porter.formats.format import Content, Format, reader
 
-_LAYER = re.compile(r"^\s*layers?\s*\{|^\s*input(_dim|_shape)?\s*[:{]", re.MULTILINE)
+_LAYER = re.compile(r"^\s*layers?\s*\{|^\s*input_(dim|shape)\s*[:{]|^\s*input\s*:\s*[\"']", re.MULTILINE)
 
 
 def _is_net(content: Content) -> bool:
