@@ -73,7 +73,7 @@ class NodeMaker:
         return self.node("ConstantOfShape", name, shape, value=value)
 
     def turn_pads(self) -> None:
-        """Makes Pads of some axes pads of all where a Transpose stands in the model and no pool reads them.
+        """Makes Pads and Resizes of some axes those of all where a Transpose stands in the model and no pool reads them.
 
         onnxruntime 1.31 moves a Transpose through a Pad as if it stated all axes, and the run fails: "Gather: indices element out
         of data bounds" (onnxruntime/core/optimizer/transpose_optimization, HandlePad). For a pool, see `pad_by`.
@@ -88,6 +88,22 @@ class NodeMaker:
                 whole[:, axes] = amounts.reshape(2, -1)
                 self.constants[node.input[1]] = whole.reshape(-1)
                 del node.input[3 if node.input[2] else 2 :]
+        for node in [node for node in self.nodes if turned and node.op_type == "Resize"]:
+            self._resize_all_axes(node)
+
+    def _resize_all_axes(self, node: Any) -> None:
+        """Makes a Resize of rows and columns one of all axes, for the same fault (HandleResize)."""
+        places = [place for place, attribute in enumerate(node.attribute) if attribute.name == "axes"]
+        if not places:
+            return
+        del node.attribute[places[0]]
+        if node.input[2]:
+            self.constants[node.input[2]] = np.concatenate([np.ones(2, np.float32), self.constants[node.input[2]]])
+            return
+        before = self.nodes.index(node)
+        outer = self.node("Shape", self.name(f"{node.name}_outer"), node.input[0], end=2)
+        node.input[3] = self.node("Concat", self.name(f"{node.name}_sizes"), outer, node.input[3], axis=0)
+        self.nodes[before:] = [*self.nodes[-2:], *self.nodes[before:-2]]
 
     def is_map(self, path: str) -> bool:
         return is_map(self.shapes[path])

@@ -16,11 +16,11 @@ from porter.base.dtypes import Array
 from porter.frameworks.onnx import destination as framework
 from porter.frameworks.onnx.sites import WINDOWED
 from porter.frameworks.onnx.spellings import PLAIN
-from porter.graph import INPUT, OPS, shapes
+from porter.graph import INPUT, OPS, Graph, Node, Rearrange, Resize, ResizeLike, shapes
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
 from tests.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
-from tests.oracle import evaluate
+from tests.oracle import apply, evaluate
 from tests.random_graphs import UNSHRUNK, Sample, difference, samples
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
@@ -114,3 +114,19 @@ def test_long_graphs(sample: Sample) -> None:
 @given(samples(framework.CAPABILITIES))
 def test_many_graphs(sample: Sample) -> None:
     check(sample)
+
+
+@pytest.mark.parametrize("op", [Resize("linear", (2.0, 1.5)), Resize("cubic", size=(5, 9)), ResizeLike("linear")])
+def test_a_resize_beside_a_transpose_states_all_axes(op: Resize | ResizeLike, tmp_path: Path) -> None:
+    """onnxruntime 1.31 may move the Transpose through the Resize as if it did (CoaT's maps)."""
+    turned = Node("turned", Rearrange("c h w -> c w h", True), (INPUT,))
+    sources = ("turned", INPUT) if isinstance(op, ResizeLike) else ("turned",)
+    graph = Graph((turned, Node("wide", op, sources), Node("back", Rearrange("c h w -> c w h", True), ("wide",))), 3, "back")
+    plan, batch = make_plan(graph, (6, 7), framework.CAPABILITIES), np.random.default_rng(0).normal(size=(2, 3, 6, 7))
+    written(tmp_path, plan, {})
+    (made,) = [node for node in onnx.load(tmp_path / "model.onnx").graph.node if node.op_type == "Resize"]
+    assert "axes" not in {attribute.name for attribute in made.attribute}
+    wide = apply(op, {}, *(batch.transpose(0, 1, 3, 2), batch)[: len(sources)])
+    session = onnxruntime.InferenceSession(tmp_path / "model.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {session.get_inputs()[0].name: batch.astype(np.float32)})
+    assert np.linalg.norm(found - wide.transpose(0, 1, 3, 2)) <= 1e-6 * np.linalg.norm(wide)
