@@ -1,0 +1,96 @@
+"""Runs ports in porter's own engine, for destinations whose framework is not run: the net that a port's file states, by the rows of
+its format. The rows decode it as they decode others' files, so what runs is independent of how the net was written.
+
+A destination's `engine.py` takes all from here and from porter.frameworks.numpy.engine but `build`, which calls `port_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from porter.base.dtypes import Array, Dtype, Precision
+from porter.base.errors import UsageError
+from porter.data.preprocess import Preprocess
+from porter.filegraph.kernels.program import Program
+from porter.frameworks import Classifier
+from porter.frameworks.images import classifier_of, expect_fit
+from porter.frameworks.numpy import engine
+from porter.frameworks.numpy.engine import NumpyModel
+from porter.graph.plan import Plan
+
+
+@dataclass(frozen=True)
+class PortModel:
+    """A port's net.
+
+    Attributes:
+        values: what the net calls the value of each path of the plan's graph.
+    """
+
+    plan: Plan = field(repr=False)
+    net: NumpyModel = field(repr=False)
+    values: Mapping[str, str] = field(repr=False)
+
+    def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
+        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type.
+
+        Raises:
+            UsageError: the batch does not fit the model's input.
+        """
+        outputs = self.plan.graph.outputs
+        found = run(self, batch, outputs)
+        return found[outputs[0]] if len(outputs) == 1 else tuple(found[path] for path in outputs)
+
+
+def port_model(
+    plan: Plan, program: Program, tensors: Mapping[str, Array], values: Mapping[str, str], dtype: Dtype, device: str
+) -> PortModel:
+    """The net of a plan, as `build` of a destination's engine gives it.
+
+    Args:
+        program: what the rows of its format make of the net's definition.
+        tensors: by their names in the file, in its axis order.
+        values: as PortModel.
+
+    Raises:
+        UsageError: the device is another one than the CPU, or the engine does not run this number type.
+    """
+    if device != "cpu":
+        raise UsageError("porter's own engine runs models on the CPU", where="--device", next="leave it out")
+    if dtype not in ("float32", "float64"):
+        raise UsageError(f"porter's own engine runs models in float32 and float64, not in {dtype}")
+    return PortModel(plan, NumpyModel(program, tensors, dtype), values)
+
+
+def run(model: PortModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    """Values at `taps` (paths of the plan's graph) for a batch N×C×H×W; maps come back as N×C×H×W.
+
+    Raises:
+        UsageError: the batch does not fit the model's input, or there is no such path.
+    """
+    expect_fit(batch.shape, model.plan.graph.channels, *(model.plan.only_size or (None, None)))
+    unknown = [path for path in taps if path not in model.plan.graph.by_path]
+    if unknown:
+        raise UsageError("the model has no such node", where=unknown[0])
+    return engine.run_reference(model.net, batch, {path: model.values[path] for path in taps})
+
+
+def twin(model: PortModel, plan: Plan) -> None:
+    """None: a net is written anew for each plan."""
+
+
+def classifier(
+    model: PortModel | NumpyModel, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None
+) -> Classifier:
+    """See porter.frameworks.Engine.classifier. It runs on the CPU.
+
+    Raises:
+        UsageError: the device or the precision is another one.
+    """
+    if isinstance(model, NumpyModel):
+        return engine.classifier(model, protocol, device, precision, tap)
+    if precision != "fp32":
+        raise UsageError("porter's own engine runs models in fp32", where="--precision", next="leave it out")
+    output = model.plan.graph.output
+    return classifier_of(lambda images: run(model, images, [output])[output], protocol)
