@@ -60,13 +60,14 @@ def torch_model(name: str, zoo: str, side: int, **stated: Any) -> Any:
 
 
 def _scaled(layer: Any, _inputs: Any, value: Any) -> Any:
-    """Makes the deviation of a layer's values 1, and the mean of each unit of a dense layer 0."""
+    """Makes the deviation of a layer's values 1, and the mean of each unit of a dense layer 0, if its values depend on the image:
+    what a class token gives by itself would be 0 for every image."""
     deviation = value.std()
     layer.weight /= deviation
     value = value / deviation
     if layer.bias is not None:
         layer.bias /= deviation
-    if layer.bias is not None and value.ndim == 2:
+    if layer.bias is not None and value.ndim == 2 and value.std(0).mean() >= 0.01:
         layer.bias -= value.mean(0)
         value = value - value.mean(0)
     return value
