@@ -80,11 +80,12 @@ def _fit(
     background = end.own and "drop_background" in layers[draft.output].transforms
     drops = background and not keep_background
     graph = _with_classes(grafted.graph, -1) if drops else grafted.graph
+    weighted = tensor_shapes(graph)
     stored = {
         (path, role): tensor
         for path, layer in grafted.layers.items()
         for role, tensor in file.by_name[layer].tensors.items()
-        if path in tensor_shapes(graph)
+        if path in weighted
     }
     found = {place: tensor.name for place, tensor in stored.items()}
     _expect_filled(graph, found, checkpoint)

@@ -62,7 +62,11 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
 
 
 def possible_heads(aligned: Alignment) -> list[str]:
-    """The layers that could give the logits: the file's outputs, then dense layers and other possible heads, the last one first."""
+    """The layers that could give the logits: the outputs of the file, then dense layers and other possible heads, the last one
+    first; none if no layer can be the end of the recipe's trunk.
+    """
+    if not any(aligned.candidates[path] for path in _ends(aligned.graph)):
+        return []
     heads = aligned.candidates[aligned.graph.output]
     inner = [node.name for node in reversed(aligned.file.nodes) if node.name in heads or isinstance(node.op, Dense)]
     return list(dict.fromkeys([*_outputs(aligned.file), *inner]))
@@ -112,17 +116,27 @@ def trunk_end(aligned: Alignment, end: str) -> tuple[str, str]:
     graph, file = aligned.graph, aligned.file
     if end in aligned.candidates[graph.output]:
         return graph.output, end
-    head = head_of(graph)
-    if head.path != graph.output:
+    head, (_, *before) = head_of(graph), _ends(graph)
+    if not before:
         message = "the recipe's head stands before its pool, and the file has another end"
         raise MappingError(
             message, where=head.path, next="a file with its graph needs no recipe: porter convert FILE --to FRAMEWORK"
         )
-    pool = graph.by_path[head.inputs[0]]
     leading = file.leading_to((end,))
-    for path in (pool.path, pool.inputs[0]):
+    for path in before:
         layers = [name for name in aligned.candidates[path] if name in leading]
         if layers:
             return path, layers[-1]
-    aligned.expect(pool.inputs[0])
-    raise MappingError(f"the layer '{end}' does not come after the network", where=pool.inputs[0])
+    aligned.expect(before[-1])
+    raise MappingError(f"the layer '{end}' does not come after the network", where=before[-1])
+
+
+def _ends(graph: Graph) -> tuple[str, ...]:
+    """The nodes at which a file may leave the recipe: the output; if the head is the output, the pool before it, and the map before
+    that.
+    """
+    head = head_of(graph)
+    if head.path != graph.output:
+        return (graph.output,)
+    pool = graph.by_path[head.inputs[0]]
+    return (graph.output, pool.path, pool.inputs[0])

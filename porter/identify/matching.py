@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"_\d+/")
 LIKELY = 0.5
 """A file looks like a variant if its score is at least this."""
 NEAR = 0.3
-"""A match is worth a look if its score is at least this."""
+"""A draft takes a zoo's names from a match if its score is at least this."""
 CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""
 REACH = 2.01 * CLOSE
@@ -95,8 +95,11 @@ class Ranked:
         return tuple(match for match in self.likeliest if match.score >= LIKELY)
 
 
-def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> Ranked:
+def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIKELY) -> Ranked:
     """The variants and zoos that could be the file. A wrong recipe is left out, with its error.
+
+    Args:
+        least: a match of this score is wanted, even if the file cannot be opened as it.
 
     A variant is compared with the file only if it can be nearly as good as the best one. Those that can neither be near the file
     nor be what it is opened as come last, and only if one of the others is.
@@ -104,7 +107,7 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> Ranked:
     known, wrong = known_variants(recipes)
     limit, compare, faults = limits(checkpoint), _comparison(checkpoint), Faults()
     most = [UNKNOWN if one.fingerprint is None else limit(one.fingerprint) for one in known]
-    could_be = [best.score >= min(NEAR, best.opened) for best in most]
+    could_be = [best.score >= min(least, best.opened) for best in most]
     found: dict[int, Match] = {}
     is_one, best = False, 0.0
     for place in sorted(range(len(known)), key=lambda place: (not could_be[place], -most[place].score)):
@@ -117,7 +120,7 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None) -> Ranked:
                 if known[place].fingerprint is None and not member.zoo.generations:
                     most[place] = limit(fingerprint_of(expand(member)))
                 found[place], best = match, max(best, match.score)
-                is_one |= match.score >= min(NEAR, most[place].opened)
+                is_one |= match.score >= min(least, most[place].opened)
     return Ranked(_best_first(found[place] for place in sorted(found)), (*wrong, *faults.found))
 
 
