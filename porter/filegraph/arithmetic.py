@@ -17,7 +17,7 @@ from porter.filegraph import arrays
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.views import LARGE, View
+from porter.filegraph.layouts import LARGE, View
 from porter.filegraph.walk import Read, Walk, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 

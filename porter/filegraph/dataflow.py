@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from porter.base.dtypes import Array, is_floating
-from porter.filegraph.views import LARGE
+from porter.filegraph.layouts import LARGE
 from porter.graph import MOST_CONSTANTS
 from porter.graph.walks import in_order
 

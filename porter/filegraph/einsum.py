@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from porter.filegraph import arrays
+from porter.filegraph import array_products, arrays
 from porter.filegraph.arithmetic import combine
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.views import View
+from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, Walk
 from porter.graph import Conv
 from porter.padding import Convention, Window
@@ -145,7 +145,7 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
     second = _joined(views[1], y, [*([axis] for axis in shared), summed, right], sizes)
     if first is None or second is None:
         return None
-    found = arrays.product(walk, node, (first, second))
+    found = array_products.product(walk, node, (first, second))
     return _apart(found, [*([axis] for axis in shared), left, right], result, sizes) if isinstance(found, View) else None
 
 

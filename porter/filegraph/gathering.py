@@ -8,7 +8,7 @@ from itertools import pairwise
 from porter.filegraph import arrays, moves
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.views import LARGE, View
+from porter.filegraph.layouts import LARGE, View
 from porter.filegraph.walk import Read, Walk
 
 _MOST_PARTS = 64

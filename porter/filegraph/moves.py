@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from porter.filegraph import arrays
+from porter.filegraph import array_products, arrays
 from porter.filegraph.builder import AXES, Value
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.views import LARGE, View, expect_known
+from porter.filegraph.layouts import LARGE, View, expect_known
 from porter.filegraph.walk import Read, Walk
 from porter.graph import Add, ExtendMap, PadChannels, Resize, ResizeLike, Sigmoid, Softmax, Upsample
 from porter.graph.ops import Function, Mode
@@ -236,7 +236,7 @@ def total(walk: Walk[N], node: N, source: Reference, places: Collection[int], ke
     parts = _parts(walk, node, walk.kept(source), *places) if len(places) == 1 else ()
     array = None if parts else walk.array(source)
     if array is not None:
-        return arrays.total(walk, node, array, places, keep)
+        return array_products.total(walk, node, array, places, keep)
     if not parts:
         return f"{node.op} over other axes than one of parts of the channels"
     found = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
@@ -290,7 +290,8 @@ def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places
         turned = whole.transposed(order)
         array = None if turned is None else walk.as_array(source[0], turned, walk.tap(source) if order[0] == 0 else None)
         gone = {range(len(order))[place] for place in places}
-        found = None if array is None else arrays.reduce(walk, node, array, function, [order.index(place) for place in gone], keep)
+        inner = [order.index(place) for place in gone]
+        found = None if array is None else array_products.reduce(walk, node, array, function, inner, keep)
         left = [place for place in order if keep or place not in gone]
         return found.transposed([left.index(place) for place in sorted(left)]) if isinstance(found, View) else found
     gone = {range(len(names))[place] for place in places}
@@ -316,7 +317,7 @@ def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
         return walk.views.like(view, walk.builder.concat(node.name, *shares))
     view = walk.kept(source)
     if parts or not walk.views.has_channels(view, place):
-        return arrays.softmax(walk, node, source, [place])
+        return array_products.softmax(walk, node, source, [place])
     return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
 
 

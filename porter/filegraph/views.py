@@ -1,4 +1,4 @@
-"""How a file's tensor holds a value: reshapes, transposes and repetitions are followed, axis by axis, until one op says them.
+"""How a file's tensors hold a graph's values: reshapes and transposes are followed, axis by axis, until one op says them.
 
 A map as features, channels first in between, channels shuffled or laid out as cells, cells listed for a matrix product: formats
 write each of them as several ops that only move numbers.
@@ -7,127 +7,15 @@ write each of them as several ops that only move numbers.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate, permutations
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, field
+from itertools import permutations
 
-from porter.base.errors import GraphError
 from porter.filegraph.builder import AXES, Builder, Value
 from porter.filegraph.file_graph import Foreign
+from porter.filegraph.layouts import LARGE, ONLY, Axes, Names, Piece, View, joined
 from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Rearrange, Upsample
-from porter.graph.ops import MOST_AXES, Axis, shape_text
-
-LARGE = 1_000_003
-"""Stands for a size that the file leaves open; each has its own odd number from here on, so sums of sizes stay numbers."""
-ONLY = 999_983
-"""Stands for the one image of a file that states a batch of one, which is free in the port: its axis is not lost among those of one
-cell, and counts as one."""
-IMAGE = 10**12 + 39
-"""Stands for the number of each image in a free batch, in places that a file computes from it."""
-
-
-class Piece(NamedTuple):
-    """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W, channels C, or along an array.s axis, which
-    has a small letter; R is a repetition."""
-
-    axis: str
-    size: int
-    stride: int = 1
-
-
-Axes = tuple[tuple[Piece, ...], ...]
-Names = tuple[Literal["batch"] | Axis, ...]
-
-
-@dataclass(frozen=True)
-class View:
-    """A value as one of the file's tensors holds it.
-
-    Attributes:
-        axes: of the tensor, batch included, each as its pieces, outermost first; None for a value of unknown shape.
-    """
-
-    value: Value
-    axes: Axes | None
-
-    @property
-    def sizes(self) -> tuple[int, ...] | None:
-        if self.axes is None:
-            return None
-        return tuple(math.prod(piece.size for piece in axis if piece.size != ONLY) for axis in self.axes)
-
-    def places(self, places: Iterable[int]) -> set[int]:
-        """Places of axes, counted from the first one.
-
-        Raises:
-            IndexError: the tensor has no such axis.
-        """
-        return {range(len(self.axes or ()))[place] for place in places}
-
-    def covers(self, other: View) -> bool:
-        """Whether the other tensor has the same axes, of which some may have one cell in it."""
-        if self.axes is None or other.axes is None or len(self.axes) != len(other.axes):
-            return False
-        return all(axis in ((), own) for own, axis in zip(self.axes, other.axes, strict=True))
-
-    def transposed(self, order: Sequence[int]) -> View | None:
-        """The axes in another order."""
-        fits = self.axes is not None and sorted(axis % len(self.axes) for axis in order) == list(range(len(self.axes)))
-        return replace(self, axes=tuple(self.axes[axis] for axis in order)) if self.axes is not None and fits else None
-
-    def without(self, places: Iterable[int]) -> View | None:
-        """The tensor without axes, of one cell, at these places; None where they have more."""
-        if self.axes is None:
-            return self
-        gone = self.places(places)
-        if any(self.axes[place] for place in gone):
-            return None
-        return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
-
-    def with_axes(self, places: Collection[int]) -> View | None:
-        """The tensor with axes of one cell, which have these places in it."""
-        if self.axes is None:
-            return self
-        added, left = {range(len(self.axes) + len(places))[place] for place in places}, iter(self.axes)
-        count = len(self.axes) + len(added)
-        return replace(self, axes=tuple(() if place in added else next(left) for place in range(count)))
-
-    def repeated(self, times: Sequence[int]) -> View | None:
-        """Each axis so many times, one whole copy after the other."""
-        if self.axes is None or len(times) != len(self.axes) or min(times, default=1) < 1:
-            return None
-        return replace(self, axes=_joined((Piece("R", count, 0), *axis) for count, axis in zip(times, self.axes, strict=True)))
-
-    def reshaped(self, sizes: Sequence[int]) -> View | None:
-        """Other axes over the same numbers; -1 is what is left. None where an axis cannot be split so."""
-        if self.axes is None or self.sizes is None:
-            return None
-        total, wanted = math.prod(self.sizes), list(sizes)
-        if wanted.count(-1) == 1 and (rest := -math.prod(wanted)) > 0 and total % rest == 0:
-            wanted[wanted.index(-1)] = total // rest
-        batch = self.sizes[0]
-        if wanted and wanted[0] == 1 and total == batch * math.prod(wanted):
-            wanted[0] = batch  # a graph for one image, whose batch is free in the port
-        pieces = [piece for axis in self.axes for piece in axis]
-        only = next((place for place, piece in enumerate(pieces) if piece.size == ONLY), None)
-        if only is not None and wanted:
-            wanted[_place_of_only(wanted, math.prod(piece.size for piece in pieces[:only]))] *= ONLY
-        axes = _split(pieces, wanted)
-        return None if axes is None else replace(self, axes=axes)
-
-
-def unrepeated(views: Sequence[View]) -> list[View]:
-    """Tensors of as many axes; an axis that is only repeated in one of them has one cell, where another has its own numbers."""
-    own = [{at for at, axis in enumerate(view.axes or ()) if any(piece.axis != "R" for piece in axis)} for view in views]
-    filled = set().union(*own)
-
-    def once(view: View, held: Collection[int]) -> View:
-        axes = enumerate(view.axes or ())
-        return replace(view, axes=view.axes and tuple(() if at in filled - {*held} else axis for at, axis in axes))
-
-    return [once(view, held) for view, held in zip(views, own, strict=True)]
+from porter.graph.ops import MOST_AXES, shape_text
 
 
 @dataclass
@@ -148,7 +36,7 @@ class Views:
             return View(value, None)
         n, c, *cells = self._pieces(value)
         order = (n, *cells, c) if self.builder.order == "HWC" and not value.is_array else (n, c, *cells)
-        return View(value, _joined((piece,) for piece in order[self.whole :]))
+        return View(value, joined((piece,) for piece in order[self.whole :]))
 
     @property
     def whole(self) -> bool:
@@ -160,7 +48,7 @@ class Views:
         if value.shape is None:
             return View(value, None)
         n, *axes = self._pieces(value)
-        return View(value, _joined([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
+        return View(value, joined([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
 
     def around(self, value: Value, at: int, before: bool, behind: bool) -> View:
         """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it in that axis."""
@@ -168,7 +56,7 @@ class Views:
         first, last = at + before, at + before + behind
         return View(
             value,
-            _joined(
+            joined(
                 [*((piece,) for piece in axes[:at]), (*axes[at:first], n, *axes[first:last]), *((piece,) for piece in axes[last:])]
             ),
         )
@@ -217,25 +105,25 @@ class Views:
         if view.axes is None or view.value.shape is None:
             layout = self.layout()
             return layout.index("channels") in (place, place + len(layout))
-        return view.axes[place : place + 1 or None] == _joined([[self._channels(view.value)]])
+        return view.axes[place : place + 1 or None] == joined([[self._channels(view.value)]])
 
     def along_channels(self, view: View, shape: Sequence[int]) -> bool:
         """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for each channel."""
         channels = self._channels(view.value) if view.value.shape else None
         found = [tuple(piece for piece in axis if channels and piece.axis == channels.axis) for axis in view.axes or ()]
         sizes = [math.prod(piece.size for piece in axis) for axis in found]
-        in_order = _joined([[piece for axis in found for piece in axis]]) == _joined([[channels] if channels else []])
+        in_order = joined([[piece for axis in found for piece in axis]]) == joined([[channels] if channels else []])
         return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
 
     def of_each_image(self, view: View) -> bool:
         """Whether the first axis is the batch, so that a norm over others is one of each image."""
-        return view.axes is not None and view.axes[:1] == _joined([self._pieces(view.value)[:1]])
+        return view.axes is not None and view.axes[:1] == joined([self._pieces(view.value)[:1]])
 
     def groups(self, view: View, place: int) -> int | None:
         """The groups of channels that an axis counts, which may have one channel each; None where it is something else."""
         axis, channels = (view.axes or ())[place], view.value.channels or 0
         count = math.prod(piece.size for piece in axis)
-        return count if (axis,) == _joined([[Piece("C", count, channels // count)]]) and channels % count == 0 else None
+        return count if (axis,) == joined([[Piece("C", count, channels // count)]]) and channels % count == 0 else None
 
     def normed_groups(self, view: View, places: Iterable[int]) -> int | None:
         """The groups of a norm over these axes, which are all but the batch and that of the groups; None if it has none."""
@@ -251,7 +139,7 @@ class Views:
         for axis in "HWabcdefgh":
             if (view.value.node, axis) in self._open:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
-        return View(value, _joined([*view.axes[:-1], [self._channels(value)]]) if self.has_channels(view, -1) else view.axes)
+        return View(value, joined([*view.axes[:-1], [self._channels(value)]]) if self.has_channels(view, -1) else view.axes)
 
     def settled(self, name: str, view: View, tap: str | None = None) -> Value:
         """The value in the file's own layout, by the op that the moves are together: a tensor of four axes is a map, one of two is
@@ -286,7 +174,7 @@ class Views:
             ops = [(AsMap(), self._map(n, (), (), (c,)))]
         elif len(axes) == 4:
             ops += self._moves(n, c, cells[0], cells[1], axes)
-        return next((op for op, wanted in ops if axes == _joined(wanted)), None)
+        return next((op for op, wanted in ops if axes == joined(wanted)), None)
 
     def rearranged(self, view: View, of_map: bool = False) -> Rearrange | None:
         """The op that gives the tensor's axes as an array or features, or with `of_map` as a map in the file's own layout; None for
@@ -294,7 +182,7 @@ class Views:
         """
         n, *whole = self._pieces(view.value)
         first, *axes = ((), *(view.axes or ())) if self.whole else view.axes or ((),)
-        if first[:1] != _joined([[n]])[0] or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis):
+        if first[:1] != joined([[n]])[0] or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis):
             return None
         axes = [first[1:], *axes] if first[1:] else axes
         if of_map and len(axes) != 3:
@@ -311,8 +199,8 @@ class Views:
             # The number of channels is known at any size of the input.
             sized = letter != channels and any(piece in becoming and piece.size < LARGE for piece in parts)
             split.append([names[piece] + (f"={piece.size}" if place or sized else "") for place, piece in enumerate(parts)])
-        joined = [[names[piece] for piece in axis] for axis in axes]
-        return Rearrange(" -> ".join(" ".join(map(_written, side)) for side in (split, joined)), of_map)
+        after = [[names[piece] for piece in axis] for axis in axes]
+        return Rearrange(" -> ".join(" ".join(map(_written, side)) for side in (split, after)), of_map)
 
     def _moves(self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
         """Ops from a map to a map, with the numbers that the axes suggest."""
@@ -352,59 +240,3 @@ class Views:
 def _written(axis: Sequence[str]) -> str:
     """An axis in a pattern of Rearrange."""
     return axis[0] if len(axis) == 1 and "=" not in axis[0] else f"({' '.join(axis)})"
-
-
-def _place_of_only(sizes: Sequence[int], before: int) -> int:
-    """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in any near them: in one
-    of its own, otherwise at the head of the next one, but not of the channels, which are the last.
-    """
-    counts = [*accumulate(sizes, operator.mul, initial=1)]
-    place = next((place for place, count in enumerate(counts[1:]) if counts[place] == before or count > before), len(sizes) - 1)
-    return place - 1 if 0 < place == len(sizes) - 1 and counts[place] == before and sizes[place] != 1 else place
-
-
-def _split(pieces: Iterable[Piece], sizes: Iterable[int]) -> Axes | None:
-    """Axes of these sizes over pieces; None where a piece cannot be split so."""
-    left = [*pieces][::-1]
-    found = []
-    for size in sizes:
-        taken, missing = [], size
-        while missing > 1 and left:
-            piece = left.pop()
-            if missing % piece.size and not piece.size % missing:
-                inner = piece.size // missing
-                left.append(Piece(piece.axis, inner, piece.stride))
-                piece = Piece(piece.axis, missing, piece.stride * inner)
-            if missing % piece.size:
-                return None
-            taken.append(piece)
-            missing //= piece.size
-        if missing != 1:
-            return None
-        found.append(tuple(taken))
-    return None if left else _joined(found)
-
-
-def _joined(axes: Iterable[Iterable[Piece]]) -> Axes:
-    """Without pieces of one step, and with pieces that follow each other in the value as one."""
-    found = []
-    for axis in axes:
-        pieces: list[Piece] = []
-        for piece in axis:
-            last = pieces[-1] if pieces else None
-            if last and last.axis == piece.axis and last.stride == piece.stride * piece.size:
-                pieces[-1] = Piece(piece.axis, last.size * piece.size, piece.stride)
-            elif piece.size != 1:
-                pieces.append(piece)
-        found.append(tuple(pieces))
-    return tuple(found)
-
-
-def expect_known(sizes: Iterable[int]) -> None:
-    """Refuses numbers that a file computes from an open size.
-
-    Raises:
-        GraphError: one of them is such a number.
-    """
-    if any(abs(size) >= LARGE // 2 for size in sizes):
-        raise GraphError("a size that depends on the input's")

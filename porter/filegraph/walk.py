@@ -14,8 +14,9 @@ from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.layouts import LARGE, Names, View
 from porter.filegraph.patterns import ROLES, layers_by_kind
-from porter.filegraph.views import LARGE, Names, View, Views
+from porter.filegraph.views import Views
 from porter.graph import GroupNorm, LayerNorm, Op, RmsNorm
 from porter.graph.ops import Order
 from porter.padding import Size

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from porter.filegraph import arrays
+from porter.filegraph import array_products
 from porter.filegraph.moves import softmax
 from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, number
@@ -58,7 +58,7 @@ def activated(layer: Layer) -> Read:
     if layer.op == "softmax":
         axis = layer.arguments.get("axis", -1)
         if isinstance(axis, list) and len(axis) > 1:
-            return arrays.softmax(layer.walk, layer, layer.source, axis)
+            return array_products.softmax(layer.walk, layer, layer.source, axis)
         (place,) = axis if isinstance(axis, list) else [axis]
         return softmax(layer.walk, layer, layer.source, place)
     return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))

@@ -12,8 +12,8 @@ from porter.filegraph.arrays import as_cells
 from porter.filegraph.builder import LARGEST_FLOAT32, Builder, Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.layouts import View
 from porter.filegraph.moves import reshape
-from porter.filegraph.views import View
 from porter.filegraph.walk import NoOp, Read
 from porter.graph import Op
 

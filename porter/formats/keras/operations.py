@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from porter.filegraph import arrays, moves
+from porter.filegraph import array_products, arrays, moves
 from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.einsum import einsum
@@ -226,7 +226,7 @@ def _matmul(layer: Layer) -> Read:
     turns = [bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")]
     if any(turns) or len(layer.inputs) != 2:
         raise NoOp(f"{layer.op} {'with a transposition' if any(turns) else 'with a constant'}")
-    return arrays.matmul(layer.walk, layer, layer.inputs)
+    return array_products.matmul(layer.walk, layer, layer.inputs)
 
 
 def _clip(layer: Layer) -> Read:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.filegraph import arithmetic, arrays
+from porter.filegraph import arithmetic, array_products
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.einsum import with_matrices
-from porter.filegraph.views import View
+from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Elu, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Softplus, Swish, Tanh
@@ -96,7 +96,7 @@ def read_gemm(walk: Walk, node: OnnxNode) -> Read:
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
     if all(map(walk.flow.is_value, node.inputs)):
-        return arrays.matmul(walk, node, node.inputs)
+        return array_products.matmul(walk, node, node.inputs)
     held = walk.flow.weights(node.inputs[1])
     if held is not None and len(held.shape) > 2:
         return with_matrices(walk, node, node.inputs[0], held)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
-from porter.filegraph.views import IMAGE, LARGE
+from porter.filegraph.layouts import IMAGE, LARGE
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import import_onnx
 

@@ -10,7 +10,7 @@ from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.einsum import einsum
 from porter.filegraph.gathering import gather
-from porter.filegraph.views import IMAGE, LARGE, View
+from porter.filegraph.layouts import IMAGE, LARGE, View
 from porter.filegraph.walk import Read, Reader, by_numbers, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes

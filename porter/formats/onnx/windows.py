@@ -7,8 +7,8 @@ from typing import Any
 
 from porter.filegraph.arithmetic import along_channels
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.layouts import LARGE, expect_known
 from porter.filegraph.moves import extend, pad, resize
-from porter.filegraph.views import LARGE, expect_known
 from porter.filegraph.walk import Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Conv, ConvTranspose, Resize

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from porter.filegraph.arithmetic import Product, batch_norm, clip, combine, dense
-from porter.filegraph.arrays import matmul, softmax
+from porter.filegraph.array_products import matmul, softmax
 from porter.filegraph.einsum import einsum
 from porter.filegraph.moves import reduce
 from porter.filegraph.walk import Read

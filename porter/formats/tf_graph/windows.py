@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.layouts import expect_known
 from porter.filegraph.moves import extend, pad, resize
-from porter.filegraph.views import expect_known
 from porter.filegraph.walk import Read
 from porter.formats.tensorflow import has_cubic_shares
 from porter.formats.tf_graph.nodes import GraphNode, Walk

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from porter.filegraph import arithmetic, arrays
+from porter.filegraph import arithmetic, array_products
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.einsum import with_matrices
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.views import View
+from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
@@ -160,7 +160,7 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
     else:
         source, kernel = node.inputs
         if walk.flow.is_value(source) and walk.flow.is_value(kernel):
-            return arrays.matmul(walk, node, node.inputs)
+            return array_products.matmul(walk, node, node.inputs)
     found = arithmetic.dense(walk, node, source, arithmetic.Product(*_matrix(walk, kernel), bias, factors))
     held = walk.flow.weights(kernel) if found is None and bias is None else None
     return found if held is None or len(held.shape) < 3 else with_matrices(walk, node, source, held)
@@ -171,7 +171,7 @@ def read_attention(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("is_causal") or node.arguments.get("enable_gqa") or node.arguments.get("dropout_p"):
         return f"{node.op} that is causal, of grouped queries or with dropout"
     heads = [walk.array(node.arguments[name]) for name in ("query", "key", "value")]
-    return arrays.attention(walk, node, heads, node.arguments.get("attn_mask"), node.arguments.get("scale"))
+    return array_products.attention(walk, node, heads, node.arguments.get("attn_mask"), node.arguments.get("scale"))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:
