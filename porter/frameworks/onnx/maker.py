@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from porter.base.dtypes import Array
 from porter.filegraph.names import Names
 from porter.formats.onnx.proto import import_onnx
-from porter.graph import Shape
+from porter.graph import Node, Shape
 from porter.graph.ops import is_map
 from porter.padding import Pads
 
@@ -72,7 +72,7 @@ class NodeMaker:
         value = import_onnx().numpy_helper.from_array(np.array([number], self.dtype))
         return self.node("ConstantOfShape", name, shape, value=value)
 
-    def turn_pads(self) -> None:
+    def state_all_axes(self) -> None:
         """Makes Pads and Resizes of some axes those of all where a Transpose stands in the model and no pool reads them.
 
         onnxruntime 1.31 moves a Transpose through a Pad as if it stated all axes, and the run fails: "Gather: indices element out
@@ -104,6 +104,11 @@ class NodeMaker:
         outer = self.node("Shape", self.name(f"{node.name}_outer"), node.input[0], end=2)
         node.input[3] = self.node("Concat", self.name(f"{node.name}_sizes"), outer, node.input[3], axis=0)
         self.nodes[before:] = [*self.nodes[-2:], *self.nodes[before:-2]]
+
+    def trained(self, node: Node, *roles: str) -> list[str]:
+        """The names of the node's tensors of these roles, without those that its op lacks."""
+        names = self.tensors.get(node.path, {})
+        return [names[role] for role in roles if role in names]
 
     def is_map(self, path: str) -> bool:
         return is_map(self.shapes[path])

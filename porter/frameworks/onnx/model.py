@@ -83,7 +83,7 @@ def _made(plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str
             windowed(maker, node, node.op, plan.realisations[node.path])
         else:
             PLAIN[type(node.op)](maker, node, node.op)
-    maker.turn_pads()
+    maker.state_all_axes()
     return maker
 
 

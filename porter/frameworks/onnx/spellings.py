@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, TypeAlias
@@ -11,6 +10,7 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.formats.onnx import plain
+from porter.frameworks.onnx import arrays
 from porter.frameworks.onnx.maker import NodeMaker
 from porter.graph import Node, Op, ops
 from porter.graph.ops import Function, channels_axis
@@ -24,7 +24,7 @@ _END = (1 << 63) - 1
 
 def _plain(kind: str, attributes: Callable[[Any], Mapping[str, Any]] = lambda op: {}, roles: Sequence[str] = ()) -> Spelling:
     """One node of the values that the op takes, and of its tensors of these roles."""
-    return lambda maker, node, op: maker.node(kind, node.path, *node.inputs, *_trained(maker, node, *roles), **attributes(op))
+    return lambda maker, node, op: maker.node(kind, node.path, *node.inputs, *maker.trained(node, *roles), **attributes(op))
 
 
 def _pairwise(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
@@ -65,19 +65,19 @@ def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
     own: dict[str, Any] = {"kernel_shape": window.kernel, "strides": window.stride, "dilations": window.dilation}
     own |= {"pads": (top, left, bottom, right), "group": op.groups}
     if min(op.cut) >= 0:
-        maker.node("ConvTranspose", path, *node.inputs, *_trained(maker, node, "kernel", "bias"), **own)
+        maker.node("ConvTranspose", path, *node.inputs, *maker.trained(node, "kernel", "bias"), **own)
         return
-    whole = maker.node("ConvTranspose", maker.name(f"{path}_cut"), *node.inputs, *_trained(maker, node, "kernel"), **own)
+    whole = maker.node("ConvTranspose", maker.name(f"{path}_cut"), *node.inputs, *maker.trained(node, "kernel"), **own)
     padded = maker.pad(maker.name(f"{path}_pad") if op.bias else path, whole, (above, below, before, after), 0.0)
     if op.bias:
         axes = maker.integers(f"{path}_bias.axes", 1, 2)
-        bias = maker.node("Unsqueeze", maker.name(f"{path}_bias"), *_trained(maker, node, "bias"), axes)
+        bias = maker.node("Unsqueeze", maker.name(f"{path}_bias"), *maker.trained(node, "bias"), axes)
         maker.node("Add", path, padded, bias)
 
 
 def _layer_norm(maker: NodeMaker, node: Node, op: ops.LayerNorm) -> None:
     """LayerNormalization is over the last axes."""
-    path, source, trained = node.path, node.inputs[0], _trained(maker, node, "gamma", "beta")
+    path, source, trained = node.path, node.inputs[0], maker.trained(node, "gamma", "beta")
     if not maker.is_map(path):
         maker.node("LayerNormalization", path, source, *trained, axis=-1, epsilon=float(op.epsilon))
         return
@@ -96,7 +96,7 @@ def _rms_norm(maker: NodeMaker, node: Node, op: ops.RmsNorm) -> None:
     root = maker.node("Sqrt", maker.name(f"{path}_root"), total)
     normed = maker.node("Div", maker.name(f"{path}_norm") if op.scale else path, source, root)
     if op.scale:
-        maker.node("Mul", path, normed, *_trained(maker, node, "gamma"))
+        maker.node("Mul", path, normed, *maker.trained(node, "gamma"))
 
 
 def _group_norm(maker: NodeMaker, node: Node, op: ops.GroupNorm) -> None:
@@ -109,7 +109,7 @@ def _group_norm(maker: NodeMaker, node: Node, op: ops.GroupNorm) -> None:
     shape = maker.node("Shape", maker.name(f"{path}_shape"), source)
     value = maker.node("Reshape", maker.name(f"{path}_map") if steps else path, normed, shape)
     for place, (kind, role) in enumerate(steps, 1):
-        value = maker.node(kind, path if place == len(steps) else maker.name(f"{path}_scaled"), value, *_trained(maker, node, role))
+        value = maker.node(kind, path if place == len(steps) else maker.name(f"{path}_scaled"), value, *maker.trained(node, role))
 
 
 def _local_response_norm(maker: NodeMaker, node: Node, op: ops.LocalResponseNorm) -> None:
@@ -132,9 +132,9 @@ def _local_response_norm(maker: NodeMaker, node: Node, op: ops.LocalResponseNorm
 
 def _channel_scale(maker: NodeMaker, node: Node, op: ops.ChannelScale) -> None:
     scaled = maker.name(f"{node.path}_scaled") if op.bias else node.path
-    maker.node("Mul", scaled, *node.inputs, *_trained(maker, node, "gamma"))
+    maker.node("Mul", scaled, *node.inputs, *maker.trained(node, "gamma"))
     if op.bias:
-        maker.node("Add", node.path, scaled, *_trained(maker, node, "beta"))
+        maker.node("Add", node.path, scaled, *maker.trained(node, "beta"))
 
 
 def _affine(maker: NodeMaker, node: Node, op: ops.Affine) -> None:
@@ -224,100 +224,12 @@ def _upsample(maker: NodeMaker, node: Node, op: ops.Upsample) -> None:
 def _dense(maker: NodeMaker, node: Node, op: ops.Dense) -> None:
     """Gemm is of matrices; over an array's channels it is a product with the kernel turned."""
     if len(maker.shapes[node.path]) == 1:
-        maker.node("Gemm", node.path, *node.inputs, *_trained(maker, node, "kernel", "bias"), transB=1)
+        maker.node("Gemm", node.path, *node.inputs, *maker.trained(node, "kernel", "bias"), transB=1)
         return
-    turned = maker.node("Transpose", maker.name(f"{node.path}_turned"), *_trained(maker, node, "kernel"), perm=(1, 0))
+    turned = maker.node("Transpose", maker.name(f"{node.path}_turned"), *maker.trained(node, "kernel"), perm=(1, 0))
     product = maker.node("MatMul", maker.name(f"{node.path}_product") if op.bias else node.path, *node.inputs, turned)
     if op.bias:
-        maker.node("Add", node.path, product, *_trained(maker, node, "bias"))
-
-
-def _rearrange(maker: NodeMaker, node: Node, op: ops.Rearrange) -> None:
-    path, (source,), moves = node.path, node.inputs, op.moves
-    parts = moves.parts(maker.shapes[source])
-    turned = moves.order != tuple(sorted(moves.order))
-    split, joined = any(len(axis) != 1 for axis in moves.split), any(len(axis) != 1 for axis in moves.joined)
-    last = "joined" if joined else "turned" if turned else "split"
-
-    def name(step: str) -> str:
-        return path if step == last else maker.name(f"{path}_{step}")
-
-    if split:
-        others = [math.prod(size or 1 for _, size in axis) for axis in moves.split]
-        cells = [(parts[part], [place], others[place]) for place, axis in enumerate(moves.split) for part, _ in axis]
-        source = _reshape(maker, name("split"), source, cells)
-    if turned:
-        source = maker.node("Transpose", name("turned"), source, perm=(0, *(1 + place for place in moves.order)))
-    if joined:
-        places = iter(range(len(moves.names)))
-        axes = [([parts[part] for part in axis], [next(places) for _ in axis]) for axis in moves.joined]
-        wide = [(None if None in sizes else math.prod(size or 0 for size in sizes), own, 1) for sizes, own in axes]
-        source = _reshape(maker, name("joined"), source, wide)
-    if not (split or turned or joined):
-        maker.node("Identity", path, source)
-
-
-def _reshape(maker: NodeMaker, name: str, source: str, axes: Sequence[tuple[int | None, Sequence[int], int]]) -> str:
-    """A Reshape of all axes but the batch, which it copies.
-
-    Args:
-        axes: the size of each axis of the result; where it is open, the axes of the value whose product it is, and by what that is
-            divided.
-    """
-    if sum(size is None for size, _, _ in axes) < 2:
-        return maker.node(
-            "Reshape", name, source, maker.integers(f"{name}.sizes", 0, *(-1 if n is None else n for n, _, _ in axes))
-        )
-    shape, sizes = maker.node("Shape", maker.name(f"{name}_shape"), source), [maker.integers(f"{name}.batch", 0)]
-    for size, places, others in axes:
-        if size is not None:
-            sizes.append(maker.integers(f"{name}.size", size))
-            continue
-        own = [maker.cut(maker.name(f"{name}_size"), shape, (1 + place,), (2 + place,), (0,)) for place in places]
-        whole = reduce(lambda first, second: maker.node("Mul", maker.name(f"{name}_cells"), first, second), own)
-        divisor = [maker.integers(f"{name}.others", others)] if others > 1 else []
-        sizes.append(maker.node("Div", maker.name(f"{name}_part"), whole, *divisor) if divisor else whole)
-    return maker.node("Reshape", name, source, maker.node("Concat", maker.name(f"{name}_sizes"), *sizes, axis=0))
-
-
-def _attention(maker: NodeMaker, node: Node, op: ops.Attention) -> None:
-    path, rank = node.path, len(maker.shapes[node.inputs[0]])
-    parts = list(node.inputs)
-    if len(parts) == 1:
-        width = (maker.shapes[parts[0]][-1] or 0) // 3
-        bounds = [(width * place, width * (place + 1)) for place in range(3)]
-        parts = [maker.cut(maker.name(f"{path}_part"), node.inputs[0], (start,), (end,), (rank,)) for start, end in bounds]
-    turn, kept = [*range(rank - 1), rank, rank - 1, rank + 1], [0] * rank  # a size of 0 is copied
-    split = maker.integers(f"{path}.heads", *kept, op.heads, -1)
-    heads = []
-    for part, name, perm in zip(parts, ("query", "key", "value"), (turn, [*turn[:-2], turn[-1], turn[-2]], turn), strict=True):
-        of_heads = maker.node("Reshape", maker.name(f"{path}_{name}_of_heads"), part, split)
-        heads.append(maker.node("Transpose", maker.name(f"{path}_{name}"), of_heads, perm=perm))
-    products = maker.node("MatMul", maker.name(f"{path}_products"), *heads[:2])
-    scaled = maker.node("Mul", maker.name(f"{path}_scaled"), products, maker.scalar(f"{path}.scale", op.scale))
-    shares = maker.node("Softmax", maker.name(f"{path}_shares"), scaled, axis=-1)
-    mixed = maker.node("MatMul", maker.name(f"{path}_mixed"), shares, heads[2])
-    turned = maker.node("Transpose", maker.name(f"{path}_turned"), mixed, perm=turn)
-    maker.node("Reshape", path, turned, maker.integers(f"{path}.joined", *kept, -1))
-
-
-def _matmul(maker: NodeMaker, node: Node, op: ops.MatMul) -> None:
-    first, second = node.inputs
-    if op.transpose:
-        rank = len(maker.shapes[second]) + 1
-        turn = (*range(rank - 2), rank - 1, rank - 2)
-        second = maker.node("Transpose", maker.name(f"{node.path}_turned"), second, perm=turn)
-    maker.node("MatMul", node.path, first, second)
-
-
-def _tokens(maker: NodeMaker, node: Node, op: ops.Tokens) -> None:
-    """The tokens are stretched to the images by adding them to zeros of that shape."""
-    path, (source,) = node.path, node.inputs
-    images = maker.cut(maker.name(f"{path}_images"), maker.node("Shape", maker.name(f"{path}_shape"), source), (0,), (1,), (0,))
-    rest = maker.integers(f"{path}.rest", op.count, maker.shapes[path][-1] or 0)
-    shape = maker.node("Concat", maker.name(f"{path}_sizes"), images, rest, axis=0)
-    tokens = maker.node("Expand", maker.name(f"{path}_expanded"), *_trained(maker, node, "value"), shape)
-    maker.node("Concat", path, tokens, source, axis=1)
+        maker.node("Add", node.path, product, *maker.trained(node, "bias"))
 
 
 def _resize(maker: NodeMaker, node: Node, op: ops.Resize | ops.ResizeLike) -> None:
@@ -341,12 +253,6 @@ def _resize(maker: NodeMaker, node: Node, op: ops.Resize | ops.ResizeLike) -> No
         message = f"ONNX holds the scales of a resize as float32, which {op.scale} are not"
         raise GraphError(message, where=path, next="resize to a size in the model, or by such as 0.75")
     maker.node("Resize", path, source, "", scales, **how)
-
-
-def _trained(maker: NodeMaker, node: Node, *roles: str) -> list[str]:
-    """The names of the node's tensors of these roles, without those that the op lacks."""
-    names = maker.tensors.get(node.path, {})
-    return [names[role] for role in roles if role in names]
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
@@ -389,9 +295,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
     ops.Upsample: _upsample,
-    ops.Rearrange: _rearrange,
-    ops.MatMul: _matmul,
-    ops.Attention: _attention,
+    ops.Rearrange: arrays.rearrange,
+    ops.MatMul: arrays.matmul,
+    ops.Attention: arrays.attention,
     ops.Join: _plain("Concat", lambda op: {"axis": 1 + op.axis}),
     ops.CropAxis: lambda maker, node, op: maker.cut(
         node.path, node.inputs[0], (op.before,), (-op.after or _END,), (1 + op.axis,), () if op.step == 1 else (op.step,)
@@ -400,7 +306,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ReduceAxis: _reduce_axis,
     ops.AddArray: _plain("Add", roles=("value",)),
     ops.MultiplyArray: _plain("Mul", roles=("value",)),
-    ops.Tokens: _tokens,
+    ops.Tokens: arrays.tokens,
     ops.Resize: _resize,
     ops.ResizeLike: _resize,
 }
