@@ -12,6 +12,7 @@ import numpy as np
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import first_line
 from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
+from porter.filegraph.tensorflow import MASKS, sliced, strided
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
 
@@ -31,29 +32,8 @@ def _reduced(function: Any) -> Evaluator:
     return lambda node, value, axes: function(value, tuple(axes.ravel().tolist()), keepdims=node.flag("keep_dims"))
 
 
-def strided(node: GraphNode, count: int, *bounds: list[int]) -> list[slice | int | None]:
-    """What a StridedSlice takes of `count` axes, as numpy's index; `bounds` are its begins, ends and strides.
-
-    Raises:
-        ValueError: it has more axes.
-    """
-    masks = {name: node.integer(f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
-    said = len(bounds[0]) - (masks["new_axis"].bit_count() + masks["ellipsis"].bit_count())
-    index: list[slice | int | None] = []
-    for place, (begin, end, step) in enumerate(zip(*bounds, strict=True)):
-        has = {name for name, mask in masks.items() if mask >> place & 1}
-        if "ellipsis" in has:
-            index += [slice(None)] * (count - said)
-        elif "new_axis" in has:
-            index.append(None)
-        elif "shrink_axis" in has:
-            index.append(begin)
-        else:
-            index.append(slice(None if "begin" in has else begin, None if "end" in has else end, step))
-    index += [slice(None)] * (count - sum(part is not None for part in index))
-    if sum(part is not None for part in index) > count:
-        raise ValueError("more axes than the value has")
-    return index
+def masks_of(node: GraphNode) -> Mapping[str, int]:
+    return {name: node.integer(f"{name}_mask") for name in MASKS}
 
 
 def _gathered(node: GraphNode, value: Numbers, places: Numbers, axis: Numbers | None = None) -> Numbers:
@@ -112,15 +92,10 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Unpack": lambda node, value: list(np.moveaxis(value, node.integer("axis"), 0)),
     "ConcatV2": lambda node, *values: np.concatenate(values[:-1], int(values[-1])),
     "StridedSlice": lambda node, value, *bounds: value[
-        tuple(strided(node, value.ndim, *(each.ravel().tolist() for each in bounds)))
+        tuple(strided(masks_of(node), value.ndim, *(each.ravel().tolist() for each in bounds)))
     ],
     "Slice": lambda node, value, begin, size: value[tuple(sliced(begin.ravel().tolist(), size.ravel().tolist()))],
 }
-
-
-def sliced(begins: list[int], sizes: list[int]) -> list[slice | int | None]:
-    """What a Slice takes; a size of -1 is all that is left."""
-    return [slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,10 @@ import numpy as np
 from porter.filegraph import arrays, moves
 from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.tensorflow import sliced, strided
 from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
 from porter.formats.tf_graph import arithmetic, windows
-from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, sliced, strided
+from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import DepthToSpace, Elu, LeakyRelu, LocalResponseNorm, Op, Relu, Relu6, Selu, Sigmoid, Softplus, Softsign, Tanh
 from porter.graph.ops import Function
@@ -55,7 +56,7 @@ def _slice(walk: Walk, node: GraphNode) -> Read:
     sizes = walk.sizes(node.inputs[0])
     if sizes is None or len(bounds) < len(node.inputs) - 1:
         return None
-    index = sliced(*bounds) if node.op == "Slice" else strided(node, len(sizes), *bounds)
+    index = sliced(*bounds) if node.op == "Slice" else strided(masks_of(node), len(sizes), *bounds)
     return moves.take(walk, node, node.inputs[0], index)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import expect_known
 from porter.filegraph.moves import extend, pad, resize
+from porter.filegraph.tensorflow import cut_off, nearest_or_linear
 from porter.filegraph.walk import Read
 from porter.formats.tensorflow import has_cubic_shares
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import Conv, ConvTranspose, Resize
-from porter.graph.ops import Coordinates
 from porter.padding import LOWEST, Convention, Pads, Window
 
 _LAYOUT = "NHWC"
@@ -37,10 +36,7 @@ def read_convolution(walk: Walk, node: GraphNode) -> Read:
 
 
 def read_transposed(walk: Walk, node: GraphNode) -> Read:
-    """Conv2DBackpropInput: the sizes of its value, a kernel rows×columns×filters×channels, and what it spreads.
-
-    It is the gradient of a convolution that pads (tensorflow/core/framework/common_shape_fns.cc): what that pads is cut off here.
-    """
+    """Conv2DBackpropInput: the sizes of its value, a kernel rows×columns×filters×channels, and what it spreads."""
     wanted, weights, x = node.inputs
     kernel, stride, dilation = walk.flow.weights(weights), _pair(node, "strides"), _pair(node, "dilations")
     sizes, value, rule = walk.flow.integers(wanted) or [], walk.value(x), node.text("padding", "")
@@ -50,13 +46,7 @@ def read_transposed(walk: Walk, node: GraphNode) -> Read:
     if len(sizes) not in (2, 4) or rule not in ("SAME", "VALID") or known[3] != kernel.shape[3]:
         return None
     window = Window(kernel.shape[:2], stride, dilation)
-    cut: list[int] = []
-    for axis, (size, given) in enumerate(zip(known[1:3], sizes if len(sizes) == 2 else sizes[1:3], strict=True)):
-        left = (size - 1) * stride[axis] + window.extent(axis) - given
-        before = max(left, 0) // 2 if rule == "SAME" else 0
-        cut += [before, left - before]
-    expect_known(cut)
-    op = ConvTranspose(kernel.shape[2], window, (cut[0], cut[1], cut[2], cut[3]))
+    op = ConvTranspose(kernel.shape[2], window, cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule))
     return walk.builder.add(node.name, op, value, tensors={"kernel": Stored(kernel.name, "HWIO")})
 
 
@@ -96,20 +86,15 @@ def read_resize(walk: Walk, node: GraphNode) -> Read:
     if wanted is None or known is None or len(known) != 4 or len(wanted) != 2:
         return None
     half, ends = node.flag("half_pixel_centers"), node.flag("align_corners")
-    coordinates: Coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"
     by = [new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True)]
-    powers = all(factor and not factor & (factor - 1) for factor in by)
     if node.op == "ResizeBicubic":
         if not has_cubic_shares(by) or ends:
             return f"{node.op} by other factors than powers of two, whose shares TensorFlow takes from a table"
-        op = Resize("cubic", coordinates=coordinates, a=-0.5 if half else -0.75, inside=half)
-    elif node.op == "ResizeBilinear":
-        op = Resize("linear", coordinates=coordinates)
+        op = Resize("cubic", coordinates="half_pixel" if half else "asymmetric", a=-0.5 if half else -0.75, inside=half)
+    elif isinstance(found := nearest_or_linear(node.op, node.op == "ResizeBilinear", by, half, ends), str):
+        return found
     else:
-        # Without half pixels TensorFlow multiplies by a float32, which is exact for powers of two.
-        if coordinates == "asymmetric" and all(by) and not powers:
-            return f"{node.op} by {by[0]}x{by[1]} without half_pixel_centers"
-        op = Resize("nearest", coordinates=coordinates, rounding="floor" if coordinates == "asymmetric" else "round_prefer_ceil")
+        op = found
     return resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
 
 
