@@ -6,7 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from porter.base.errors import FileError
-from porter.formats import caffe, keras, mxnet, npz, onnx, safetensors, tf_checkpoint, tf_graph, torch, torch_export, unreadable
+from porter.formats import (
+    caffe,
+    keras,
+    mxnet,
+    npz,
+    onnx,
+    safetensors,
+    tf_checkpoint,
+    tf_graph,
+    tflite,
+    torch,
+    torch_export,
+    unreadable,
+)
 from porter.formats.format import Content, Format, look_at
 
 # A checkpoint's shards may begin with any bytes, so its formats, which know them by name, come first.
@@ -21,6 +34,7 @@ READABLE: tuple[Format, ...] = (
     *npz.FORMATS,
     *caffe.FORMATS,
     *mxnet.FORMATS,
+    *tflite.FORMATS,
 )
 FORMATS: Mapping[str, Format] = {format.name: format for format in (*READABLE, *unreadable.FORMATS)}
 """Every format that porter tells apart, by its name; a file is of the first one that matches."""

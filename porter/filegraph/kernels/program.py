@@ -35,9 +35,11 @@ class Program:
         image: the name of the input.
         rows: by the name of an operator.
         channels_last: the file's maps are N×H×W×C.
+        single: the file states a batch of one image, so that each image is run by itself.
     """
 
     image: str
     steps: tuple[Step, ...]
     rows: Mapping[str, Row]
     channels_last: bool = False
+    single: bool = False

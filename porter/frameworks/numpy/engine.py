@@ -41,6 +41,9 @@ class NumpyModel:
         Raises:
             MissingFramework: porter has no row for an operator that they need, or it does not take its inputs.
         """
+        if self.program.single and len(batch) > 1:
+            each = [self(image[None], names) for image in batch]
+            return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
         steps, channels_last, images = self._steps(names), self.program.channels_last, batch.astype(self.dtype)
         ends = {name: place for place, step in enumerate(steps) for name in step.inputs}
         known, found = {self.program.image: last(images) if channels_last else images}, dict[str, Array]()

@@ -1,0 +1,88 @@
+"""FlatBuffers: tables whose fields are found by offsets, each of which is held to the file."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in a buffer. Fields are named by their places in the schema; one that is left out has its default.
+
+    Attributes:
+        place: where it begins.
+    """
+
+    data: bytes
+    place: int
+
+    def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
+        """A number, of a type as `struct` writes it."""
+        at = self._at(field)
+        return default if at is None else _number(self.data, kind, at)
+
+    def flag(self, field: int) -> bool:
+        return bool(self.scalar(field, "B"))
+
+    def table(self, field: int) -> Table | None:
+        at = self._at(field)
+        return None if at is None else Table(self.data, self._followed(at))
+
+    def tables(self, field: int, most: int) -> list[Table]:
+        """A vector of tables.
+
+        Raises:
+            ValueError: there are more than `most`, or they are not in the buffer.
+        """
+        start, count = self._vector(field, 4)
+        if count > most:
+            raise ValueError(f"{count} of what a model has at most {most} of")
+        return [Table(self.data, self._followed(start + 4 * place)) for place in range(count)]
+
+    def numbers(self, field: int, kind: str) -> Array:
+        """A vector of numbers of a numpy type, without a copy."""
+        found = np.dtype(kind).newbyteorder("<")
+        start, count = self._vector(field, found.itemsize)
+        return np.frombuffer(self.data, found, count, start)
+
+    def text(self, field: int) -> str:
+        start, count = self._vector(field, 1)
+        return self.data[start : start + count].decode()
+
+    def _vector(self, field: int, width: int) -> tuple[int, int]:
+        """Where a vector's items begin, and how many there are."""
+        at = self._at(field)
+        if at is None:
+            return 0, 0
+        start = self._followed(at)
+        count = _number(self.data, "I", start)
+        if start + 4 + count * width > len(self.data):
+            raise ValueError("a vector ends behind the file")
+        return start + 4, count
+
+    def _at(self, field: int) -> int | None:
+        """Where a field stands; None where it is left out."""
+        held = self.place - _number(self.data, "i", self.place)
+        size = _number(self.data, "H", held)
+        offset = _number(self.data, "H", held + 4 + 2 * field) if 6 + 2 * field <= size else 0
+        return self.place + offset if offset else None
+
+    def _followed(self, at: int) -> int:
+        found: int = at + _number(self.data, "I", at)
+        return found
+
+
+def root(data: bytes) -> Table:
+    return Table(data, _number(data, "I", 0))
+
+
+def _number(data: bytes, kind: str, at: int) -> Any:
+    if not 0 <= at <= len(data) - struct.calcsize(kind):
+        raise ValueError("an offset points out of the file")
+    return struct.unpack_from(f"<{kind}", data, at)[0]

@@ -1,0 +1,228 @@
+"""A TensorFlow Lite model's operators, in the order in which they run, and what it stores (tensorflow/lite/schema/schema.fbs)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.formats.limits import MOST_NODES, most_bytes
+from porter.formats.tflite.flatbuffer import Table, root
+
+Reference = tuple[str, int]
+"""A value: the operator that gives it, and which of its outputs."""
+IMAGE = "image"
+_TYPES = {
+    **{0: "f4", 1: "f2", 2: "i4", 3: "u1", 4: "i8", 6: "?", 7: "i2", 9: "i1", 10: "f8", 12: "u8", 15: "u4", 16: "u2"},
+}
+_QUANTISED = (3, 7, 9, 17, 19, 20)
+"""UINT8, INT16, INT8, INT4, INT2 and UINT4 of the schema's TensorType, if they state a scale."""
+_CODES = (
+    *("ADD", "AVERAGE_POOL_2D", "CONCATENATION", "CONV_2D", "DEPTHWISE_CONV_2D", "DEPTH_TO_SPACE", "DEQUANTIZE", "", "FLOOR"),
+    *("FULLY_CONNECTED", "", "L2_NORMALIZATION", "L2_POOL_2D", "LOCAL_RESPONSE_NORMALIZATION", "LOGISTIC", "", "LSTM"),
+    *("MAX_POOL_2D", "MUL", "RELU", "RELU_N1_TO_1", "RELU6", "RESHAPE", "RESIZE_BILINEAR", "RNN", "SOFTMAX", "SPACE_TO_DEPTH"),
+    *("SVDF", "TANH", "", "", "CALL", "CUSTOM", "", "PAD", "", "GATHER", "BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "TRANSPOSE"),
+    *("MEAN", "SUB", "DIV", "SQUEEZE", "", "STRIDED_SLICE", "", "EXP", "TOPK_V2", "SPLIT", "LOG_SOFTMAX", "", "", "CAST", "PRELU"),
+    *("MAXIMUM", "ARG_MAX", "MINIMUM", "LESS", "NEG", "PADV2", "GREATER", "GREATER_EQUAL", "LESS_EQUAL", "SELECT", "SLICE", "SIN"),
+    *("TRANSPOSE_CONV", "", "TILE", "EXPAND_DIMS", "EQUAL", "NOT_EQUAL", "LOG", "SUM", "SQRT", "RSQRT", "SHAPE", "POW", "ARG_MIN"),
+    *("FAKE_QUANT", "REDUCE_PROD", "REDUCE_MAX", "PACK", "LOGICAL_OR", "ONE_HOT", "LOGICAL_AND", "LOGICAL_NOT", "UNPACK"),
+    *("REDUCE_MIN", "FLOOR_DIV", "REDUCE_ANY", "SQUARE", "ZEROS_LIKE", "FILL", "FLOOR_MOD", "RANGE", "RESIZE_NEAREST_NEIGHBOR"),
+    *("LEAKY_RELU", "SQUARED_DIFFERENCE", "MIRROR_PAD", "ABS", "SPLIT_V", "UNIQUE", "CEIL", "REVERSE_V2", "ADD_N", "GATHER_ND"),
+    *("COS", "WHERE", "RANK", "ELU", "", "", "QUANTIZE", "", "ROUND", "HARD_SWISH", "IF", "WHILE", "", "", "", "SELECT_V2"),
+    *("DENSIFY", "", "BATCH_MATMUL", "", "CUMSUM", "CALL_ONCE", "BROADCAST_TO"),
+)
+"""The schema's BuiltinOperator by number, as far as vision models have them."""
+_LATER = {150: "GELU", 152: "RELU_0_TO_1"}
+_ACTIVATED = {
+    **dict.fromkeys(("ADD", "MUL", "SUB", "DIV", "FULLY_CONNECTED", "L2_NORMALIZATION"), 0),
+    **{"CONCATENATION": 1, "CONV_2D": 3, "TRANSPOSE_CONV": 3, "DEPTHWISE_CONV_2D": 4, "AVERAGE_POOL_2D": 5, "MAX_POOL_2D": 5},
+}
+"""Where the options of an operator have its activation."""
+_ACTIVATIONS = ("", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
+_PARTS_OF_A_LAYER = frozenset(
+    {
+        *("read", "weights", "depthwise_weights", "kernel", "depthwise_kernel", "filter", "convolution", "conv2d", "depthwise"),
+        *("Conv2D", "DepthwiseConv2dNative", "MatMul", "BiasAdd", "ReadVariableOp", "conv_transpose", "conv2d_transpose"),
+    }
+)
+
+
+class Quantised(ValueError):
+    """The graph computes in whole numbers."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator.
+
+    Attributes:
+        name: of its layer, or of its first value; unique.
+        op: as the schema has it, such as CONV_2D.
+        inputs: the values that it reads, or names of stored tensors; none that are left out.
+        gives: the file's names of what it gives; unique.
+        options: what it states; None if it states nothing.
+        activation: an operator of one value that follows it, or empty.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[Reference, ...]
+    gives: tuple[str, ...]
+    options: Table | None
+    activation: str
+
+    def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
+        """An option by its place; see porter.formats.tflite.flatbuffer."""
+        return default if self.options is None else self.options.scalar(field, kind, default)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model's first graph.
+
+    Attributes:
+        stored: tensors by name; quantised ones as the real numbers that they stand for, in float32.
+        rounded: whether some of them were quantised to whole numbers.
+        sides: of the image; None where they are open.
+        ends: the values that it gives.
+        problem: why it is none of one image.
+    """
+
+    operators: tuple[Operator, ...]
+    stored: Mapping[str, Array]
+    rounded: bool
+    sides: tuple[int | None, ...]
+    ends: tuple[Reference, ...]
+    problem: str | None = None
+
+
+def read_model(data: bytes) -> Model:
+    """Raises ValueError where the file is damaged, Quantised where its graph computes in whole numbers."""
+    file = root(data)
+    graph = next(iter(file.tables(2, MOST_NODES)), None)
+    if graph is None:
+        raise ValueError("it has no graph")
+    tensors, buffers = graph.tables(0, MOST_NODES), file.tables(4, MOST_NODES)
+    names, budget = _names(tensors), most_bytes(len(data))
+    stored, rounded = dict[str, Array](), False
+    for name, tensor in zip(names, tensors, strict=True):
+        content = _content(data, buffers, tensor.scalar(2, "I"))
+        if content is None:
+            continue
+        stored[name] = array = _array(name, tensor, content)
+        rounded |= _scales(tensor) is not None
+        budget -= array.nbytes if array.dtype != content.dtype else 0
+        if budget < 0:
+            raise ValueError("its tensors unpack to more than the file can hold")
+    codes = [_code(code) for code in file.tables(1, MOST_NODES)]
+    images = [int(place) for place in graph.numbers(1, "i4")]
+    known: dict[int, Reference] = {place: (name, 0) for place, name in enumerate(names) if name in stored}
+    known |= dict.fromkeys(images[:1], (IMAGE, 0))
+    taken, operators = {IMAGE, *stored}, list[Operator]()
+    for stated in graph.tables(3, MOST_NODES):
+        op, gives = codes[stated.scalar(0, "I")], [int(place) for place in stated.numbers(2, "i4")]
+        sources = [int(place) for place in stated.numbers(1, "i4") if place >= 0]
+        lacking = next((names[place] for place in sources if place not in known), None)
+        if lacking is not None:
+            raise ValueError(f"{op} reads '{lacking}', which no operator before it gives")
+        inputs = tuple(known[place] for place in sources)
+        if op == "DEQUANTIZE" and inputs[0][0] in stored:
+            known[gives[0]] = inputs[0]  # its numbers are real already
+            continue
+        whole = next((place for place in gives if _scales(tensors[place]) is not None), None)
+        if whole is not None:
+            raise Quantised(f"'{names[whole]}', which {op} gives, is in whole numbers")
+        name = _title(names, sources, gives, op)
+        name = name if name not in taken else f"{name}:{len(operators)}"
+        taken.add(name)
+        options = stated.table(4)
+        place = _ACTIVATED.get(op)
+        activation = _ACTIVATIONS[options.scalar(place, "b")] if options is not None and place is not None else ""
+        operators.append(Operator(name, op, inputs, tuple(names[place] for place in gives), options, activation))
+        known |= {given: (name, place) for place, given in enumerate(gives)}
+    ends = tuple(known[int(place)] for place in graph.numbers(2, "i4") if int(place) in known)
+    sides = _sides(tensors[images[0]]) if images else ()
+    if images and _scales(tensors[images[0]]) is not None:
+        raise Quantised("its image is in whole numbers")
+    problem = None if len(images) == 1 and len(sides) == 4 and sides[0] in (None, 1) else "one image is expected as its only input"
+    return Model(tuple(operators), stored, rounded, sides, ends, problem)
+
+
+def _names(tensors: Sequence[Table]) -> list[str]:
+    """The tensors' names, each once."""
+    found, taken = list[str](), set[str]()
+    for place, tensor in enumerate(tensors):
+        name = tensor.text(3) or "tensor"
+        name = name if name not in taken else f"{name}:{place}"
+        taken.add(name)
+        found.append(name)
+    return found
+
+
+def _content(data: bytes, buffers: Sequence[Table], place: int) -> Array | None:
+    """The bytes of a buffer, which stand behind the tables in files above 2 GiB; None for an empty one."""
+    buffer = buffers[place]
+    start, size = buffer.scalar(1, "Q"), buffer.scalar(2, "Q")
+    if start > 1 and start + size <= len(data):
+        return np.frombuffer(data, np.uint8, size, start)
+    held = buffer.numbers(0, "u1")
+    return held if held.size else None
+
+
+def _array(name: str, tensor: Table, content: Array) -> Array:
+    """A stored tensor; real numbers of a type of half the width, and quantised ones, are float32."""
+    kind, shape = _TYPES.get(tensor.scalar(1, "b")), tuple(int(size) for size in tensor.numbers(0, "i4"))
+    if kind is None or tensor.table(6) is not None:
+        what = "is sparse" if kind is not None else f"has the type {tensor.scalar(1, 'b')} of the schema"
+        raise ValueError(f"the tensor '{name}' {what}, which porter does not read")
+    width = np.dtype(kind).itemsize
+    if len(shape) > 8 or min(shape, default=0) < 0 or math.prod(shape) * width != content.size:
+        raise ValueError(f"the tensor '{name}' has {content.size} bytes, not those of {'x'.join(map(str, shape)) or 'one number'}")
+    array = content.view(np.dtype(kind).newbyteorder("<")).reshape(shape)
+    scales = _scales(tensor)
+    if scales is None:
+        return array.astype(np.float32) if kind == "f2" else array
+    scale, zero, axis = scales
+    if scale.size not in (1, shape[axis] if axis < len(shape) else 1) or zero.size not in (0, 1, scale.size):
+        raise ValueError(f"the tensor '{name}' has {scale.size} scales along an axis of other cells")
+    along = [-1 if place == axis else 1 for place in range(len(shape))] if scale.size > 1 else [1] * len(shape)
+    apart = array.astype(np.float64) - (zero.astype(np.float64).reshape(along if zero.size > 1 else -1) if zero.size else 0)
+    return (apart * scale.astype(np.float64).reshape(along)).astype(np.float32)
+
+
+def _scales(tensor: Table) -> tuple[Array, Array, int] | None:
+    """The scales and zeros of a quantised tensor, and the axis that they are along."""
+    held = tensor.table(4) if tensor.scalar(1, "b") in _QUANTISED else None
+    scale = None if held is None else held.numbers(2, "f4")
+    if held is None or scale is None or not scale.size:
+        return None
+    return scale, held.numbers(3, "i8"), abs(held.scalar(6, "i"))
+
+
+def _code(code: Table) -> str:
+    """An operator's name. Numbers above 127 have a field of their own, because the first one is a byte."""
+    number = max(code.scalar(0, "b"), code.scalar(3, "i"))
+    name = _LATER.get(number) or (_CODES[number] if 0 <= number < len(_CODES) else "") or f"operator {number}"
+    return f"custom operator {code.text(1)}" if name == "CUSTOM" else name
+
+
+def _title(names: Sequence[str], sources: Sequence[int], gives: Sequence[int], op: str) -> str:
+    """What to call an operator. The converter joins the names of what it fuses by `;`, and a kernel has that of its layer."""
+    if op in ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED") and len(sources) > 1:
+        *parts, last = (part for part in ("", *names[sources[1]].split(";")) if not part or "/" in part)
+        words = (last or next(iter(parts), "")).split("/")
+        while len(words) > 1 and (words[-1] in _PARTS_OF_A_LAYER or words[-1].rstrip("0123456789") in _PARTS_OF_A_LAYER):
+            words.pop()
+        if any(words):
+            return "/".join(words)
+    return names[gives[0]].split(";")[0] or op
+
+
+def _sides(tensor: Table) -> tuple[int | None, ...]:
+    """A tensor's sizes; those that are open are -1 in its signature."""
+    shape, signature = tensor.numbers(0, "i4"), tensor.numbers(7, "i4")
+    return tuple(int(size) if size > 0 else None for size in (signature if signature.size == shape.size else shape))

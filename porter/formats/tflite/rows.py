@@ -1,0 +1,220 @@
+"""What TensorFlow Lite's operators compute, for porter's own engine: as a model says it, not as read.py takes it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from porter.filegraph.kernels import values, windows
+from porter.filegraph.kernels.layouts import Numbers, channels_last, ordered, pad
+from porter.filegraph.kernels.program import Program, Row, Step
+from porter.filegraph.kernels.resizing import Rule, resize
+from porter.filegraph.kernels.windows import Grid, same_pads
+from porter.formats.tflite.model import IMAGE, Operator, read_model
+
+
+def program(definition: bytes) -> Program:
+    model = read_model(definition)
+    gives = {(operator.name, place): name for operator in model.operators for place, name in enumerate(operator.gives)}
+    steps = []
+    for operator in model.operators:
+        # Whole numbers are no tensors of a checkpoint's.
+        whole = {place: model.stored[name] for place, (name, _) in enumerate(operator.inputs) if name in model.stored}
+        whole = {place: array for place, array in whole.items() if array.dtype.kind in "iub"}
+        reads = ("" if place in whole else gives.get(source, source[0]) for place, source in enumerate(operator.inputs))
+        steps.append(Step(operator.op, tuple(reads), operator.gives, {"operator": operator, "whole": whole}))
+    return Program(IMAGE, tuple(steps), {op: _filled(row) for op, row in _ROWS.items()}, channels_last=True, single=True)
+
+
+def _filled(row: Callable[..., Any]) -> Row:
+    """A row that is given its operator and all its inputs, and whose activation follows it."""
+
+    def run(attributes: Mapping[str, Any], *inputs: Any) -> Any:
+        operator: Operator = attributes["operator"]
+        found = row(operator, *(attributes["whole"].get(place, value) for place, value in enumerate(inputs)))
+        return _ACTIVATIONS[operator.activation](found) if operator.activation else found
+
+    return run
+
+
+def _counts(numbers: Any) -> list[int]:
+    return [int(number) for number in np.asarray(numbers).ravel()]
+
+
+def _grid(operator: Operator, x: Numbers, sides: tuple[int, ...], dilations: int | None = None) -> Grid:
+    stride = (operator.scalar(2, "i"), operator.scalar(1, "i"))
+    by = (1, 1) if dilations is None else (operator.scalar(dilations + 1, "i", 1), operator.scalar(dilations, "i", 1))
+    pads = [0, 0, 0, 0]
+    if operator.scalar(0, "b") == 0:
+        pads = [cells for at in (0, 1) for cells in same_pads(x.shape[1 + at], (sides[at] - 1) * by[at] + 1, stride[at])]
+    return Grid(stride, by, (pads[0], pads[1], pads[2], pads[3]))
+
+
+def _conv(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    grid, groups = _grid(operator, x, kernel.shape[1:3], 4), x.shape[3] // kernel.shape[3]
+    return channels_last(windows.conv)(x, ordered(kernel, "OHWI"), bias, grid, groups)
+
+
+def _by_channel(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    grid = _grid(operator, x, kernel.shape[1:3], 5)
+    return channels_last(windows.conv)(x, ordered(kernel, "IHWO"), bias, grid, x.shape[3])
+
+
+def _transposed(operator: Operator, sizes: Any, kernel: Numbers, x: Numbers, bias: Numbers | None = None) -> Any:
+    """What the pads of the convolution that it is the gradient of cover is cut off, on the map that it gives."""
+    wanted, stride, sides = _counts(sizes)[1:3], (operator.scalar(2, "i"), operator.scalar(1, "i")), kernel.shape[1:3]
+    same = operator.scalar(0, "b") == 0
+    first = [same_pads(size, side, step)[0] if same else 0 for size, side, step in zip(wanted, sides, stride, strict=True)]
+    whole = channels_last(windows.transposed)(x, ordered(kernel, "IHWO", "OIHW"), None, Grid(stride))
+    around = [(-before, size - (whole.shape[1 + at] - before)) for at, (before, size) in enumerate(zip(first, wanted, strict=True))]
+    found = pad(whole, [(0, 0), *around, (0, 0)])
+    return found if bias is None else found + bias
+
+
+def _pooled(operator: Operator, x: Numbers) -> Any:
+    sides = (operator.scalar(4, "i"), operator.scalar(3, "i"))
+    pool = windows.max_pool if operator.op == "MAX_POOL_2D" else windows.average_pool
+    return channels_last(pool)(x, sides, _grid(operator, x, sides))
+
+
+def _product(operator: Operator, x: Numbers, kernel: Numbers, bias: Numbers | None = None) -> Any:
+    return values.dense(x if operator.scalar(2, "B") else x.reshape(-1, kernel.shape[1]), kernel, bias)
+
+
+def _matrices(operator: Operator, x: Numbers, other: Numbers) -> Any:
+    first, second = (np.swapaxes(m, -1, -2) if operator.scalar(f, "B") else m for f, m in enumerate((x, other)))
+    return first @ second
+
+
+def _padded(operator: Operator, x: Numbers, table: Numbers, fill: Any = 0.0) -> Any:
+    widths = [(int(before), int(after)) for before, after in table]
+    if operator.op == "MIRROR_PAD":
+        return pad(x, widths, "symmetric" if operator.scalar(0, "b") else "reflect")
+    return pad(x, widths, value=float(np.asarray(fill).ravel()[0]))
+
+
+def _reshaped(operator: Operator, x: Numbers, sizes: Any = None) -> Any:
+    return x.reshape(_counts(operator.options.numbers(0, "i4") if sizes is None and operator.options else sizes))
+
+
+def _squeezed(operator: Operator, x: Numbers) -> Any:
+    places = _counts(operator.options.numbers(0, "i4")) if operator.options else []
+    return np.squeeze(x, tuple(places) or None)
+
+
+def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda operator, x, axes: function(x, tuple(_counts(axes)), keepdims=bool(operator.scalar(0, "B")))
+
+
+def _resized(operator: Operator, x: Numbers, sizes: Any) -> Any:
+    """Nearest cells by half pixels are those at whole parts of places that are a half further on."""
+    linear = operator.op == "RESIZE_BILINEAR"
+    ends, half = (operator.scalar(field, "B") for field in ((2, 3) if linear else (0, 1)))
+    coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"
+    rule = Rule("linear" if linear else "nearest", coordinates, "round_prefer_ceil" if ends or half else "floor")
+    for axis, cells in zip((1, 2), _counts(sizes), strict=True):
+        x = resize(x, axis, cells, cells / x.shape[axis], rule)
+    return x
+
+
+def _strided(operator: Operator, x: Numbers, *bounds: Any) -> Any:
+    begin, end, ellipsis, added, shrunk = (operator.scalar(field, "i") for field in range(5))
+    index: list[Any] = []
+    for place, (first, last, step) in enumerate(zip(*map(_counts, bounds), strict=True)):
+        if ellipsis >> place & 1:
+            index.append(...)
+        elif added >> place & 1:
+            index.append(None)
+        elif shrunk >> place & 1:
+            index.append(first)
+        else:
+            index.append(slice(None if begin >> place & 1 else first, None if end >> place & 1 else last, step))
+    return x[tuple(index)]
+
+
+def _sliced(operator: Operator, x: Numbers, begins: Any, sizes: Any) -> Any:
+    pairs = zip(_counts(begins), _counts(sizes), strict=True)
+    return x[tuple(slice(begin, None if size < 0 else begin + size) for begin, size in pairs)]
+
+
+def _parted(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tuple[Numbers, ...]:
+    whole = _counts(sizes)
+    whole = [x.shape[_counts(axis)[0]] - sum(size for size in whole if size > 0) if size < 0 else size for size in whole]
+    return tuple(np.split(x, np.cumsum(whole)[:-1], _counts(axis)[0]))
+
+
+def _unpacked(operator: Operator, x: Numbers) -> tuple[Numbers, ...]:
+    return tuple(np.moveaxis(x, operator.scalar(1, "i"), 0))
+
+
+def _spread(operator: Operator, x: Numbers) -> Any:
+    """Parts of the channels as the cells of blocks, block rows first."""
+    side, (images, rows, columns, channels) = operator.scalar(0, "i"), x.shape
+    parts = x.reshape(images, rows, columns, side, side, channels // side**2).transpose(0, 1, 3, 2, 4, 5)
+    return parts.reshape(images, rows * side, columns * side, -1)
+
+
+def _response(operator: Operator, x: Numbers) -> Any:
+    size, (bias, alpha, beta) = 2 * operator.scalar(0, "i") + 1, (operator.scalar(field, "f") for field in (1, 2, 3))
+    return channels_last(values.response_norm)(x, size, alpha * size, beta, bias)
+
+
+def _each(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda operator, *inputs: function(*inputs)
+
+
+_ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
+    "RELU": values.relu,
+    "RELU6": lambda x: values.relu(x, 6.0),
+    "RELU_N1_TO_1": lambda x: np.clip(x, -1, 1),
+    "RELU_0_TO_1": lambda x: np.clip(x, 0, 1),
+    "TANH": np.tanh,
+    "LOGISTIC": values.sigmoid,
+    "ELU": values.elu,
+    "HARD_SWISH": values.hard_swish,
+}
+_ROWS: Mapping[str, Callable[..., Any]] = {
+    **{op: _each(function) for op, function in _ACTIVATIONS.items()},
+    **{op: _each(function) for op, function in {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "DIV": np.divide}.items()},
+    **{"MAXIMUM": _each(np.maximum), "MINIMUM": _each(np.minimum), "POW": _each(np.power), "NEG": _each(np.negative)},
+    **{"SQUARE": _each(np.square), "SQRT": _each(np.sqrt), "EXP": _each(np.exp), "RSQRT": _each(lambda x: 1 / np.sqrt(x))},
+    "SQUARED_DIFFERENCE": _each(lambda x, other: np.square(x - other)),
+    "ADD_N": _each(lambda *several: sum(several[1:], several[0])),
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), _pooled),
+    **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _padded),
+    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _resized),
+    "BATCH_MATMUL": _matrices,
+    "BROADCAST_TO": _each(lambda x, sizes: np.broadcast_to(x, _counts(sizes))),
+    "CAST": lambda operator, x: x if operator.scalar(1, "b") == 0 else np.trunc(x).astype(np.int64),
+    "CONCATENATION": lambda operator, *several: np.concatenate(several, operator.scalar(0, "i")),
+    "CONV_2D": _conv,
+    "DEPTHWISE_CONV_2D": _by_channel,
+    "DEPTH_TO_SPACE": _spread,
+    "EXPAND_DIMS": _each(lambda x, axis: np.expand_dims(x, _counts(axis)[0])),
+    "FULLY_CONNECTED": _product,
+    "GATHER": lambda operator, x, places: np.take(x, np.asarray(places), operator.scalar(0, "i")),
+    "GELU": lambda operator, x: values.gelu(x, bool(operator.scalar(0, "B"))),
+    "LEAKY_RELU": lambda operator, x: values.relu(x, slope=operator.scalar(0, "f")),
+    "LOCAL_RESPONSE_NORMALIZATION": _response,
+    "MEAN": _reduced(np.mean),
+    "PACK": lambda operator, *several: np.stack(several, operator.scalar(1, "i")),
+    "PRELU": _each(lambda x, slope: values.relu(x, math.inf, slope)),
+    "REDUCE_MAX": _reduced(np.max),
+    "REDUCE_PROD": _reduced(np.prod),
+    "RESHAPE": _reshaped,
+    "SHAPE": _each(lambda x: np.asarray(x.shape)),
+    "SLICE": _sliced,
+    "SOFTMAX": lambda operator, x: values.softmax(operator.scalar(0, "f", 1.0) * x, -1),
+    "SPLIT": lambda operator, axis, x: tuple(np.split(x, len(operator.gives), _counts(axis)[0])),
+    "SPLIT_V": _parted,
+    "SQUEEZE": _squeezed,
+    "STRIDED_SLICE": _strided,
+    "SUM": _reduced(np.sum),
+    "TILE": _each(lambda x, times: np.tile(x, _counts(times))),
+    "TRANSPOSE": _each(lambda x, order: x.transpose(_counts(order))),
+    "TRANSPOSE_CONV": _transposed,
+    "UNPACK": _unpacked,
+}
