@@ -86,8 +86,8 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 
 
 def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
-    constants = {name: Operator(name, "constant", (), (), None, "") for name in model.stored}
-    nodes = {**constants, **{operator.name: operator for operator in model.operators}}
+    given = {name: Operator(name, "given", (), (), None, "") for name in (IMAGE, *model.stored)}
+    nodes = {**given, **{operator.name: operator for operator in model.operators}}
     live, taps = {IMAGE}, dict[tuple[str, int], str]()
     for operator in model.operators:
         if any(source in live for source, _ in operator.inputs):
