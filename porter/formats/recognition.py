@@ -17,6 +17,7 @@ from porter.formats import (
     tf_graph,
     tflite,
     torch,
+    torch7,
     torch_export,
     unreadable,
 )
@@ -35,6 +36,7 @@ READABLE: tuple[Format, ...] = (
     *caffe.FORMATS,
     *mxnet.FORMATS,
     *tflite.FORMATS,
+    *torch7.FORMATS,
 )
 FORMATS: Mapping[str, Format] = {format.name: format for format in (*READABLE, *unreadable.FORMATS)}
 """Every format that porter tells apart, by its name; a file is of the first one that matches."""

@@ -90,6 +90,12 @@ FORMATS = (
         advice="run git lfs pull",
     ),
     Format("torch-tar", "a PyTorch file from before 0.2", _is_torch_tar, advice="load and save its state_dict in a later PyTorch"),
+    Format(
+        "torch7-text",
+        "a Torch7 file as text",
+        _text(r"[34]\s+1\s+(3\s+V \d\s+\d+\s+(nn|cudnn|torch|tds)\.|\d+\s+[12]\s)"),
+        advice="save it in binary, as torch.save(FILE, model) does without 'ascii'",
+    ),
     Format("tar", "a tar archive", _is_tar, advice=_UNPACK),
     Format(
         "pickle",

@@ -1,0 +1,159 @@
+"""A network of nn's modules as layers in the order in which they run: containers only say what reads what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.formats.limits import MOST_NODES
+from porter.formats.torch7.objects import Table, Thing
+
+Reference = tuple[str, int]
+"""A value: the layer that gives it, and 0."""
+Flow = Reference | list["Flow"]
+"""A value, or a table of them."""
+IMAGE = "image"
+_CHAINS = frozenset({"Sequential", "DataParallel", "DataParallelTable", "Inception", "NoBackprop", "Decorator"})
+_THROUGH = frozenset({"Identity", "Copy", "Contiguous", "GradientReversal", "TotalVariation", "WhiteNoise"})
+_HELD = ("weight", "bias", "running_mean", "running_var", "running_std")
+_AS_MODEL = ("model", "net", "network", "module")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A module that computes something.
+
+    Attributes:
+        name: the places of the module in its containers, from 1 on as in Lua: `5/1/2`.
+        op: its class, without the package.
+        inputs: what it reads.
+        stated: its fields.
+        tensors: the names of its arrays by field.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[Reference, ...]
+    stated: Mapping[str, Any]
+    tensors: Mapping[str, str]
+
+    def number(self, name: str, default: float) -> float:
+        found = self.stated.get(name)
+        return float(found) if isinstance(found, float | bool) else default
+
+    def count(self, name: str, default: int) -> int:
+        return int(self.number(name, default))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.number(name, default))
+
+    def counts(self, name: str) -> list[int]:
+        """A list of whole numbers, as a storage or a table."""
+        held = self.stated.get(name)
+        numbers = [held[key] for key in sorted(held)] if isinstance(held, dict) else np.asarray(held if held is not None else [])
+        return [int(number) for number in numbers]
+
+    def pair(self, rows: str, columns: str, default: int) -> tuple[int, int]:
+        return self.count(rows, default), self.count(columns, default)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A module's layers.
+
+    Attributes:
+        tensors: by name; those that several modules share have one.
+        ends: what it gives.
+    """
+
+    layers: tuple[Layer, ...]
+    tensors: Mapping[str, Array]
+    ends: tuple[Reference, ...]
+
+
+def network_in(found: Any) -> Thing | None:
+    """The module of a file, or of a table that somebody saved; None where there is none."""
+    if isinstance(found, Thing):
+        return found
+    held = {key: value for key, value in found.items() if isinstance(value, Thing)} if isinstance(found, dict) else {}
+    named = next((held[key] for key in _AS_MODEL if key in held), None)
+    return named or (next(iter(held.values())) if len(held) == 1 else None)
+
+
+def arrays_in(found: Any) -> dict[str, Array]:
+    """The arrays of a table that holds no module, by their keys."""
+    arrays, left, seen = dict[str, Array](), [("", found)], set[int]()
+    while left:
+        path, value = left.pop()
+        if isinstance(value, np.ndarray):
+            arrays[path] = value
+        elif isinstance(value, dict | Thing) and id(value) not in seen:
+            seen.add(id(value))
+            fields = value if isinstance(value, dict) else value.fields
+            inner = ((str(int(key)) if isinstance(key, float) else str(key), each) for key, each in fields.items())
+            left += [(f"{path}/{key}" if path else key, each) for key, each in inner][::-1]
+    return arrays
+
+
+def read_network(module: Thing) -> Network:
+    """Raises ValueError where modules do not fit, or there are too many of them. RecursionError: they hold each other."""
+    layers, tensors, names = list[Layer](), dict[str, Array](), dict[int, str]()
+    left = MOST_NODES
+
+    def run(module: Any, path: str, value: Flow) -> Flow:
+        nonlocal left
+        left -= 1
+        if left < 0 or not isinstance(module, Thing):
+            raise ValueError(f"module {path or 'of the file'} is none of nn's" if left >= 0 else "it has too many modules")
+        op, fields = module.kind.rpartition(".")[2], module.fields
+        inner = _modules(fields)
+        if op in _CHAINS:
+            for place, each in enumerate(inner[: 1 if op.startswith("DataParallel") else None], 1):
+                value = run(each, _within(path, place), value)
+            return value
+        if op in ("ConcatTable", "Concat", "DepthConcat"):
+            values: list[Flow] = [run(each, _within(path, place), value) for place, each in enumerate(inner, 1)]
+            return values if op == "ConcatTable" else add(path, op, values, fields)
+        if op in ("ParallelTable", "MapTable") and isinstance(value, list) and inner:
+            each_by = inner if op == "ParallelTable" else inner[:1] * len(value)
+            if len(each_by) != len(value):
+                raise ValueError(f"module {path}: {len(each_by)} modules of {len(value)} values")
+            return [run(each, _within(path, place), value[place - 1]) for place, each in enumerate(each_by, 1)]
+        if op == "SelectTable" and isinstance(value, list):
+            index = int(fields.get("index", 1))
+            return value[index - 1 if index > 0 else index]
+        if op == "FlattenTable":
+            return list(_flat(value))
+        if op in _THROUGH or (op in ("Dropout", "SpatialDropout") and (fields.get("v2") is True or not fields.get("p"))):
+            return value
+        return add(path, op, value if isinstance(value, list) else [value], fields)
+
+    def add(path: str, op: str, values: Sequence[Flow], fields: Table) -> Reference:
+        name, held = path or op, dict[str, str]()
+        for role in _HELD:
+            array = fields.get(role)
+            if isinstance(array, np.ndarray) and array.size:
+                held[role] = names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
+                tensors[held[role]] = array
+        layers.append(Layer(name, op, tuple(_flat(list(values))), {str(key): each for key, each in fields.items()}, held))
+        return name, 0
+
+    ends = tuple(dict.fromkeys(_flat(run(module, "", (IMAGE, 0)))))
+    return Network(tuple(layers), tensors, ends)
+
+
+def _modules(fields: Table) -> list[Any]:
+    held = fields.get("modules")
+    return [held[key] for key in sorted(key for key in held if isinstance(key, float))] if isinstance(held, dict) else []
+
+
+def _within(path: str, place: int) -> str:
+    return f"{path}/{place}" if path else str(place)
+
+
+def _flat(value: Flow) -> list[Reference]:
+    return [each for inner in value for each in _flat(inner)] if isinstance(value, list) else [value]

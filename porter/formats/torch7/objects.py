@@ -1,0 +1,171 @@
+"""Torch7's serialisation: Lua's objects, in the byte order of x86. What a file calls functions is passed over, and never run."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.formats.limits import most_bytes
+
+_NIL, _NUMBER, _TEXT, _TABLE, _OBJECT, _TRUTH, _FUNCTION, *_FUNCTIONS = range(9)
+"""The last two are functions that may be read again by their number."""
+_KINDS = {
+    **{"Byte": "u1", "Char": "i1", "Short": "i2", "Int": "i4", "Long": "", "Half": "f2", "Float": "f4", "Double": "f8", "": "f4"},
+}
+"""Of storages, also on CUDA, where one without a kind has floats."""
+_MOST_OBJECTS, _MOST_AXES = 1 << 19, 16
+"""Far more than models have: Python takes some 200 bytes for each, and a file a tenth of that."""
+
+Table = dict[Any, Any]
+
+
+@dataclass(eq=False)
+class Thing:
+    """An object of a class; `kind` is its name, such as nn.ReLU."""
+
+    kind: str
+    fields: Table = field(default_factory=dict)
+
+
+def read_objects(data: bytes) -> Any:
+    """The object of a file: a number, a text, a table, an array, a Thing.
+
+    Raises:
+        ValueError: it is damaged. RecursionError: it is nested too deeply.
+    """
+    try:
+        return _Reader(data, 8).read()
+    except (ValueError, struct.error, RecursionError):
+        try:
+            return _Reader(data, 4).read()  # of a machine whose numbers were shorter
+        except (ValueError, struct.error, RecursionError):
+            pass
+        raise
+
+
+class _Reader:
+    def __init__(self, data: bytes, width: int) -> None:
+        self.data, self.width, self.place, self.left = data, width, 0, _MOST_OBJECTS
+        self.budget = most_bytes(len(data))
+        self.known: dict[int, Any] = {}
+
+    def read(self) -> Any:
+        kind = self._int()
+        self.left -= 1
+        if self.left < 0:
+            raise ValueError(f"it has more than {_MOST_OBJECTS} objects")
+        if kind in (_TABLE, _OBJECT, *_FUNCTIONS):
+            number = self._int()
+            if number not in self.known:
+                self.known[number] = None
+                self._fill(kind, number)
+            return self.known[number]
+        if kind not in (_NIL, _NUMBER, _TEXT, _TRUTH, _FUNCTION):
+            raise ValueError(f"{kind} is no type of Lua's")
+        if kind == _NUMBER:
+            return self._numbers("<f8", 1).item()
+        if kind == _TRUTH:
+            return self._int() == 1
+        return self._text() if kind == _TEXT else self._function() if kind == _FUNCTION else None
+
+    def _fill(self, kind: int, number: int) -> None:
+        """Reads an object, which may be read again in itself."""
+        if kind == _TABLE:
+            self.known[number] = table = Table()
+            self._fill_table(table)
+        elif kind in _FUNCTIONS:
+            self._function()
+        else:
+            name = self._text()
+            name = self._text() if name.startswith("V ") else name
+            place = name.rpartition(".")[2]
+            if name.startswith("torch.") and place.endswith("Storage"):
+                self.known[number] = self._storage(place.removesuffix("Storage"))
+            elif name.startswith("torch.") and place.endswith("Tensor"):
+                self.known[number] = self._tensor()
+            else:
+                self.known[number] = thing = Thing(name)
+                given = self.read()
+                thing.fields = given if isinstance(given, dict) else {}
+
+    def _fill_table(self, table: Table) -> None:
+        for _ in range(self._count()):
+            key = self.read()
+            value = self.read()
+            if isinstance(key, str | float | bool):
+                table[key] = value
+
+    def _function(self) -> None:
+        self._bytes(self._count())
+        self.read()
+
+    def _storage(self, kind: str) -> Array:
+        name = _KINDS.get(kind.removeprefix("Cuda"))
+        if name is None or (not kind and name == "f4"):
+            raise ValueError(f"a storage of {kind or 'no kind'}, which porter does not read")
+        found = np.dtype(f"<{name or f'i{self.width}'}")
+        return self._numbers(found, self._long())
+
+    def _tensor(self) -> Array:
+        axes = self._int()
+        if not 0 <= axes <= _MOST_AXES:
+            raise ValueError(f"a tensor of {axes} axes")
+        long = np.dtype(f"<i{self.width}")
+        sizes, strides = (self._numbers(long, axes).tolist() for _ in range(2))
+        first = self._long() - 1
+        held = self.read()
+        if held is None or not axes:
+            return np.zeros(0, np.float32)
+        if not isinstance(held, np.ndarray) or held.ndim != 1 or min((*sizes, *strides), default=0) < 0 or first < 0:
+            raise ValueError("a tensor without a storage")
+        count = 1
+        for size in sizes:
+            count *= size
+        self.budget -= count * held.itemsize
+        if self.budget < 0:
+            raise ValueError("its tensors have more numbers than it can hold")
+        if count and first + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)) >= held.size:
+            raise ValueError("a tensor reaches beyond its storage")
+        if not count:
+            return np.zeros(sizes, held.dtype)
+        steps = [stride * held.itemsize for stride in strides]
+        return np.lib.stride_tricks.as_strided(held[first:], sizes, steps, writeable=False)
+
+    def _int(self) -> int:
+        found: int = struct.unpack("<i", self._bytes(4))[0]
+        return found
+
+    def _count(self) -> int:
+        return self._expect(self._int())
+
+    def _long(self) -> int:
+        return int(self._numbers(f"<i{self.width}", 1).item())
+
+    def _text(self) -> str:
+        return self._bytes(self._count()).decode("latin-1")
+
+    def _numbers(self, kind: Any, count: int) -> Array:
+        found = np.dtype(kind)
+        start = self.place
+        self._expect(count)
+        self._skip(count * found.itemsize)
+        return np.frombuffer(self.data, found, count, start)
+
+    def _bytes(self, count: int) -> bytes:
+        start = self.place
+        self._skip(count)
+        return self.data[start : self.place]
+
+    def _skip(self, count: int) -> None:
+        if self.place + count > len(self.data):
+            raise ValueError("it is cut short or damaged")
+        self.place += count
+
+    def _expect(self, count: int) -> int:
+        if count < 0:
+            raise ValueError("it is cut short or damaged")
+        return count

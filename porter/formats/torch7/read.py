@@ -1,0 +1,352 @@
+"""Reads Torch7's files: their arrays, and their modules as porter's ops. They are parsed, never run."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import FileError
+from porter.filegraph import moves
+from porter.filegraph.arithmetic import batch_norm, combine, square
+from porter.filegraph.builder import Value
+from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.names import expect_values
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
+from porter.formats.limits import most_bytes
+from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
+from porter.formats.torch7.objects import read_objects
+from porter.graph import (
+    Affine,
+    Conv,
+    ConvTranspose,
+    Elu,
+    LeakyRelu,
+    LocalResponseNorm,
+    Op,
+    PRelu,
+    Relu,
+    Relu6,
+    Resize,
+    Sigmoid,
+    Softplus,
+    Softsign,
+    Tanh,
+    Upsample,
+)
+from porter.graph.ops import Function
+from porter.padding import LOWEST, Convention, Pads, Size, Window
+
+_CONVOLUTIONS = ("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedConvolution")
+_LOGARITHM = "LogSoftMax"
+
+
+def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+    """A model, or a table with one, as of a training's checkpoint; a table of arrays without modules is arrays only.
+
+    Args:
+        outputs: names of layers, at which the graph ends.
+        size: rows and columns, which no such file states.
+
+    Raises:
+        FileError: it is damaged, or its modules do not fit each other.
+        UsageError: the graph lacks one of `outputs`.
+    """
+    data = path.read_bytes()
+    try:
+        found = read_objects(data)
+        module = network_in(found)
+        network = None if module is None else read_network(module)
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError, struct.error) as error:
+        message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
+        raise FileError(message, where=str(path), next="fetch it again") from None
+    if network is None:
+        return Checkpoint(path, "torch7", None, arrays_in(found), ("read without a graph: it holds no module of nn's",))
+    tensors, computed = {name: array for name, array in network.tensors.items() if is_floating(array)}, _computed(network)
+    ends, notes = _without_logarithms(network)
+    graph = _graph(replace(network, ends=ends), {**tensors, **computed}, most_bytes(len(data)), outputs, size)
+    graph = replace(graph, evaluated={**computed, **graph.evaluated}, traced=size is not None, definition=data, language="torch7")
+    return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, notes, graph=graph)
+
+
+def _computed(network: Network) -> dict[str, Array]:
+    """The variances of norms that kept one over the deviation, and kernels by which a matrix was multiplied, in four axes."""
+    found: dict[str, Array] = {}
+    for layer in network.layers:
+        if "running_std" in layer.tensors and "running_var" not in layer.tensors:
+            deviation = network.tensors[layer.tensors["running_std"]].astype(np.float64)
+            found[f"{layer.name}:variance"] = deviation**-2 - layer.number("eps", 1e-5)
+        kernel = network.tensors.get(layer.tensors.get("weight", ""))
+        if layer.op in _CONVOLUTIONS and kernel is not None and kernel.ndim == 2:
+            found[f"{layer.name}:kernel"] = kernel.reshape(len(kernel), -1, *layer.pair("kH", "kW", 1))
+    return found
+
+
+def _without_logarithms(network: Network) -> tuple[tuple[Reference, ...], tuple[str, ...]]:
+    """The ends before a LogSoftMax: a port gives logits, of which it is the logarithms of the probabilities."""
+    last = {layer.name: layer for layer in network.layers if layer.op == _LOGARITHM}
+    ends = tuple(last[name].inputs[0] if name in last else (name, place) for name, place in network.ends)
+    return ends, ((f"its {_LOGARITHM} is left out: the port gives logits",) if ends != network.ends else ())
+
+
+def _graph(network: Network, tensors: Mapping[str, Array], budget: int, outputs: Sequence[str], size: Size | None) -> FileGraph:
+    layers = {layer.name: layer for layer in network.layers}
+    expect_values(outputs, layers)
+    channels = next((layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3)
+    flow = Dataflow(layers, {IMAGE, *layers}, Arrays(tensors), lambda layer: "", budget=budget)
+    walk = begin(flow, Image((IMAGE, 0), channels, size or (None, None), order="CHW"), tensors)
+    read_nodes(walk, READERS.get)
+    ends = [(name, 0) for name in outputs] or network.ends
+    return replace(walk.builder.finish(walk.ends(ends)), evaluated=flow.evaluated)
+
+
+def _value(walk: Walk[Layer], layer: Layer) -> Value:
+    return walk.value(layer.inputs[0])
+
+
+def _held(walk: Walk[Layer], layer: Layer, axes: str) -> dict[str, Stored]:
+    computed = f"{layer.name}:kernel"
+    kernel = layer.tensors["weight"] if walk.flow.constants.declared(computed) is None else computed
+    return {"kernel": Stored(kernel, axes), **({"bias": Stored(layer.tensors["bias"])} if "bias" in layer.tensors else {})}
+
+
+def _window(layer: Layer) -> tuple[Window, Pads]:
+    rows, columns = layer.pair("padH", "padW", layer.count("padding", 0))
+    window = Window(layer.pair("kH", "kW", 1), layer.pair("dH", "dW", 1), layer.pair("dilationH", "dilationW", 1))
+    return window, (rows, rows, columns, columns)
+
+
+def _explicit(pads: Pads) -> Convention:
+    return Convention("explicit", pads) if any(pads) else Convention()
+
+
+def _conv(walk: Walk[Layer], layer: Layer) -> Read:
+    window, pads = _window(layer)
+    op = Conv(layer.count("nOutputPlane", 0), window, _explicit(pads), layer.count("groups", 1))
+    return walk.builder.conv(layer.name, _value(walk, layer), op, _held(walk, layer, "OIHW"))
+
+
+def _transposed(walk: Walk[Layer], layer: Layer) -> Read:
+    (window, (top, bottom, left, right)), held = _window(layer), _held(walk, layer, "OIHW")
+    if len(layer.inputs) != 1:
+        return f"{layer.op} to the size of another value"
+    more = layer.pair("adjH", "adjW", 0)
+    op = ConvTranspose(
+        layer.count("nOutputPlane", 0),
+        window,
+        (top, bottom - more[0], left, right - more[1]),
+        layer.count("groups", 1),
+        "bias" in held,
+    )
+    return walk.builder.add(layer.name, op, _value(walk, layer), tensors=held)
+
+
+def _pool(walk: Walk[Layer], layer: Layer) -> Read:
+    """With ceil_mode the last window is left out if it would begin in the pads behind (THNN/generic/SpatialMaxPooling.c)."""
+    (window, pads), largest = _window(layer), layer.op.endswith("MaxPooling")
+    convention = _explicit(pads)
+    convention = replace(convention, rounding="ceil") if layer.flag("ceil_mode") else convention
+    if largest:
+        return walk.builder.pool(layer.name, _value(walk, layer), "max", window, replace(convention, fill=LOWEST))
+    counted = _counts_pads(layer) and any(pads)
+    average = replace(convention, average="clipped_window" if counted else "real_cells")
+    found = walk.builder.pool(layer.name, _value(walk, layer), "mean", window, average)
+    if layer.flag("divide", True):
+        return found
+    return "a sum of windows that reach over the edge" if any(pads) or average.rounding == "ceil" else _times(walk, layer, found)
+
+
+def _counts_pads(layer: Layer) -> bool:
+    exclude = layer.stated.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
+    return layer.flag("count_include_pad", True) and not exclude
+
+
+def _times(walk: Walk[Layer], layer: Layer, value: Value) -> Value:
+    return walk.builder.affine(f"{layer.name}:sum", value, (float(math.prod(layer.pair("kH", "kW", 1))),), (0.0,))
+
+
+def _whole(walk: Walk[Layer], layer: Layer) -> Read:
+    """SpatialAdaptive pools to one cell."""
+    if layer.pair("H", "W", 1) != (1, 1):
+        return f"{layer.op} to more than one cell"
+    function: Function = "max" if "Max" in layer.op else "mean"
+    return walk.builder.reduce(layer.name, _value(walk, layer), function, ("rows", "columns"))
+
+
+def _dense(walk: Walk[Layer], layer: Layer) -> Read:
+    units, _ = walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
+    return walk.builder.dense(layer.name, _value(walk, layer), units, _held(walk, layer, "OI"))
+
+
+def _norm(walk: Walk[Layer], layer: Layer) -> Read:
+    """Without stored statistics those of the batch are meant."""
+    variance = layer.tensors.get("running_var", f"{layer.name}:variance")
+    if "running_mean" not in layer.tensors or walk.flow.constants.declared(variance) is None:
+        return f"{layer.op} with the statistics of the batch"
+    roles = {"mean": layer.tensors["running_mean"], "variance": variance}
+    roles |= {role: layer.tensors[name] for role, name in (("gamma", "weight"), ("beta", "bias")) if name in layer.tensors}
+    sources: dict[str, Reference] = {role: (name, 0) for role, name in roles.items()}
+    return batch_norm(walk, layer, layer.inputs[0], sources, layer.number("eps", 1e-5), layer.number("momentum", 0.1))
+
+
+def _prelu(walk: Walk[Layer], layer: Layer) -> Read:
+    slopes = walk.flow.constants.array(layer.tensors["weight"])
+    if slopes.size == 1:
+        return apply(walk, layer, layer.inputs[0], LeakyRelu(float(slopes.ravel()[0])))
+    return walk.builder.add(layer.name, PRelu(), _value(walk, layer), tensors={"alpha": Stored(layer.tensors["weight"])})
+
+
+def _joined(kind: str) -> Reader[Layer]:
+    return lambda walk, layer: combine(walk, layer, kind, layer.inputs)
+
+
+def _axis(walk: Walk[Layer], layer: Layer) -> int:
+    """A place from 1 on; of one image's axes where `nInputDims` has one less than the value."""
+    place, rank = layer.count("dimension", 1), len(walk.sizes(layer.inputs[0]) or ())
+    return place - 1 + (layer.count("nInputDims", 0) == rank - 1) if place > 0 else place
+
+
+def _concat(walk: Walk[Layer], layer: Layer) -> Read:
+    return moves.concat(walk, layer, layer.inputs, _axis(walk, layer))
+
+
+def _deep_concat(walk: Walk[Layer], layer: Layer) -> Read:
+    """Maps along the channels; smaller ones get zeros around them, the odd cell behind."""
+    values = walk.values(layer.inputs)
+    cells = [value.shape[1:] for value in values if value.is_map and value.shape is not None and None not in value.shape]
+    if len(cells) < len(values):
+        return f"{layer.op} of maps of open sizes"
+    rows, columns = (max(size[axis] or 0 for size in cells) for axis in (0, 1))
+    padded = list[Value]()
+    for place, (value, size) in enumerate(zip(values, cells, strict=True)):
+        down, across = rows - (size[0] or 0), columns - (size[1] or 0)
+        pads = (down // 2, down - down // 2, across // 2, across - across // 2)
+        padded.append(walk.builder.pad(f"{layer.name}:{place}", value, pads))
+    return walk.builder.concat(layer.name, *padded)
+
+
+def _view(walk: Walk[Layer], layer: Layer) -> Read:
+    """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
+    sizes, known = layer.counts("size"), walk.sizes(layer.inputs[0])
+    if known is None or not sizes:
+        return None
+    of_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
+    return moves.reshape(walk, layer, layer.inputs[0], [known[0], *(sizes[1:] if of_batch else sizes)])
+
+
+def _pads(layer: Layer) -> dict[int, tuple[int, int]]:
+    top, bottom, left, right = (layer.count(f"pad_{side}", 0) for side in "tblr")
+    return {2: (top, bottom), 3: (left, right)}
+
+
+def _padding(walk: Walk[Layer], layer: Layer) -> Read:
+    """Cells before an axis, if it is below zero, or behind it."""
+    cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
+    if layer.count("index", 1) != 1:
+        return "Padding within an axis"
+    axis = layer.count("dim", 1) - 1 + (0 < rank < len(walk.sizes(layer.inputs[0]) or ()))
+    return moves.pad(walk, layer, layer.inputs[0], {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
+
+
+def _clip(walk: Walk[Layer], layer: Layer) -> Read:
+    low, high = layer.number("min_val", -1.0), layer.number("max_val", 1.0)
+    return walk.builder.clip(layer.name, _value(walk, layer), low, high)
+
+
+def _threshold(walk: Walk[Layer], layer: Layer) -> Read:
+    least = layer.number("threshold", 1e-6)
+    if least != layer.number("val", 0.0):
+        return "Threshold to another number"
+    return walk.builder.clip(layer.name, _value(walk, layer), low=least)
+
+
+def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
+    size, alpha = layer.count("size", 5), layer.number("alpha", 1e-4)
+    op = LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0))
+    return walk.builder.add(layer.name, op, _value(walk, layer))
+
+
+def _bilinear(walk: Walk[Layer], layer: Layer) -> Read:
+    """Between the corners (THNN/generic/SpatialUpSamplingBilinear.c)."""
+    known, factor = walk.sizes(layer.inputs[0]), layer.count("scale_factor", 0)
+    if known is None or factor < 1:
+        return f"{layer.op} to a stated size"
+    sizes = {place: known[place] * factor for place in (2, 3)}
+    return moves.resize(walk, layer, layer.inputs[0], Resize("linear", coordinates="align_corners"), {}, sizes)
+
+
+def _softplus(layer: Layer) -> Sequence[Op]:
+    beta = layer.number("beta", 1.0)
+    return (Softplus(),) if beta == 1 else (Affine((beta,), (0.0,)), Softplus(), Affine((1 / beta,), (0.0,)))
+
+
+def _dropout(layer: Layer) -> Op:
+    """Of the first kind, which does not scale what it keeps in training."""
+    return Affine((1 - layer.number("p", 0.5),), (0.0,))
+
+
+def _narrow(walk: Walk[Layer], layer: Layer) -> Read:
+    start = layer.count("index", 1) - 1
+    return moves.cut(walk, layer, layer.inputs[0], {_axis(walk, layer): slice(start, start + layer.count("length", 1))})
+
+
+def _mean(function: Function) -> Reader[Layer]:
+    def read(walk: Walk[Layer], layer: Layer) -> Read:
+        keep = not layer.flag("squeeze", True)
+        return moves.reduce(walk, layer, layer.inputs[0], function, [_axis(walk, layer)], keep)
+
+    return read
+
+
+def _softmax(walk: Walk[Layer], layer: Layer) -> Read:
+    return moves.softmax(walk, layer, layer.inputs[0], 1)
+
+
+_KINDS = {"CAddTable": "Add", "CSubTable": "Sub", "CMulTable": "Mul", "CDivTable": "Div", "CMaxTable": "Max", "CMinTable": "Min"}
+READERS: Mapping[str, Reader[Layer]] = {
+    **{op: _joined(kind) for op, kind in _KINDS.items()},
+    **dict.fromkeys(_CONVOLUTIONS, _conv),
+    **dict.fromkeys(("SpatialMaxPooling", "SpatialAveragePooling"), _pool),
+    **dict.fromkeys(("SpatialAdaptiveMaxPooling", "SpatialAdaptiveAveragePooling"), _whole),
+    **dict.fromkeys(("SpatialBatchNormalization", "BatchNormalization"), _norm),
+    **dict.fromkeys(("Concat", "JoinTable"), _concat),
+    **dict.fromkeys(("View", "Reshape"), _view),
+    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), _softmax),
+    **dict.fromkeys(("Dropout", "SpatialDropout"), unary(_dropout)),
+    "SpatialFullConvolution": _transposed,
+    "Linear": _dense,
+    "DepthConcat": _deep_concat,
+    "PReLU": _prelu,
+    "ReLU": always(Relu()),
+    "ReLU6": always(Relu6()),
+    "Threshold": _threshold,
+    "HardTanh": _clip,
+    "LeakyReLU": unary(lambda layer: LeakyRelu(layer.number("negval", 0.01))),
+    "ELU": unary(lambda layer: Elu(layer.number("alpha", 1.0))),
+    "SoftPlus": unary(_softplus),
+    "SoftSign": always(Softsign()),
+    "Sigmoid": always(Sigmoid()),
+    "Tanh": always(Tanh()),
+    "Square": lambda walk, layer: square(walk, layer, layer.inputs[0]),
+    "MulConstant": unary(lambda layer: Affine((layer.number("constant_scalar", 1.0),), (0.0,))),
+    "AddConstant": unary(lambda layer: Affine((1.0,), (layer.number("constant_scalar", 0.0),))),
+    "SpatialZeroPadding": lambda walk, layer: moves.pad(walk, layer, layer.inputs[0], _pads(layer)),
+    "SpatialReflectionPadding": lambda walk, layer: moves.extend(walk, layer, layer.inputs[0], _pads(layer), "reflect"),
+    "SpatialReplicationPadding": lambda walk, layer: moves.extend(walk, layer, layer.inputs[0], _pads(layer), "edge"),
+    "Padding": _padding,
+    "SpatialCrossMapLRN": _lrn,
+    "SpatialUpSamplingNearest": lambda walk, layer: walk.builder.add(
+        layer.name, Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1)), _value(walk, layer)
+    ),
+    "SpatialUpSamplingBilinear": _bilinear,
+    "Narrow": _narrow,
+    "Mean": _mean("mean"),
+    "Max": _mean("max"),
+}
