@@ -2,5 +2,6 @@
 
 from __future__ import annotations
 
+from porter.padding.realisation import *  # noqa: F403
 from porter.padding.realise import *  # noqa: F403
 from porter.padding.windows import *  # noqa: F403

@@ -8,12 +8,12 @@ computes, tries the destination's spellings from the simplest to the largest, an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
-from typing import Literal
 
 from porter.base.errors import PaddingError
+from porter.padding.realisation import Capabilities, Front, Realisation, less, realised_row
 from porter.padding.windows import (
     LARGEST,
     LOWEST,
@@ -26,120 +26,10 @@ from porter.padding.windows import (
     SiteKind,
     Size,
     Window,
-    count_row,
     count_windows,
-    first_cells,
-    pad_amounts,
-    pads_text,
     row,
     sizes_to_try,
 )
-
-Computed = Literal["same", "same_lower"]
-"""The rules of padding that depend on the input size."""
-
-
-@dataclass(frozen=True)
-class Front:
-    """A pad layer standing before the windowed layer.
-
-    With the rule `explicit` it adds `pads`; with `same` or `same_lower` it computes them from its input at run time.
-    """
-
-    rule: Literal["explicit"] | Computed
-    pads: Pads
-    fill: float
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a destination framework's own windowed layers can express.
-
-    Attributes:
-        symmetric: pads that are equal on both sides of an axis.
-        explicit: any four pads.
-        same: rules that they compute from the input size at run time.
-        same_of_any: these hold for any window, not only for one without dilation that is not shorter than its stride.
-        pool_pads: the largest pad of a pool: half its kernel (without the dilation), less than its kernel, or any.
-        roundings: how pools may round; convolutions always floor.
-        averages: divisors that its average pool knows.
-        dynamic: rules that a pad layer can compute at run time.
-        dilated_pools: the kinds of pool that take a dilation.
-        dilated_strides: a convolution may be strided and dilated at once.
-        open_reshapes: a reshape may leave several sizes open.
-    """
-
-    symmetric: bool
-    explicit: bool
-    same: tuple[Computed, ...]
-    same_of_any: bool
-    pool_pads: Literal["half", "less", "any"]
-    roundings: tuple[Rounding, ...]
-    averages: tuple[Average, ...]
-    dynamic: tuple[Computed, ...]
-    dilated_pools: tuple[SiteKind, ...]
-    dilated_strides: bool
-    open_reshapes: bool = True
-
-
-@dataclass(frozen=True)
-class Realisation:
-    """The smallest exact way to say a source's convention in a destination framework.
-
-    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`, which pads nothing itself if there
-    is a `front`; for an average with `counted`, a division by the same layers run over a mask; with `subsample`, every stride-th
-    cell of a layer run at stride 1.
-
-    Attributes:
-        native: what the destination's own layer is given.
-        front: the pad layer before it.
-        counted: how much of `front` holds cells that the source's average counts; the mask is one over the input and over these
-            cells, and zero over the rest of `front`.
-        subsample: the layer runs at stride 1 and keeps every stride-th cell.
-        by_cell: a max pool of the map's parts that the window's cells read, one part for each cell, instead of the layer.
-        every_size: exact at every input size, not only at the one asked for.
-        why: one line for the reader.
-    """
-
-    native: Convention
-    front: Front | None = None
-    counted: Pads | None = None
-    subsample: bool = False
-    by_cell: bool = False
-    every_size: bool = False
-    why: str = ""
-
-    @property
-    def kind(self) -> Literal["native", "pad layer", "dynamic pad layer", "composition"]:
-        if self.counted is not None or self.subsample or self.by_cell:
-            return "composition"
-        if self.front is None:
-            return "native"
-        return "pad layer" if self.front.rule == "explicit" else "dynamic pad layer"
-
-    def __str__(self) -> str:
-        front = ""
-        if self.front is not None:
-            amount = pads_text(self.front.pads) if self.front.rule == "explicit" else self.front.rule
-            front = f"pad {amount} with {self.front.fill:g}, then "
-        tail = ", over the share of cells counted" if self.counted is not None else ""
-        tail += ", every stride-th cell" if self.subsample else ""
-        tail += ", cell by cell" if self.by_cell else ""
-        return f"{front}{self.native}{tail}"
-
-
-def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> Row:
-    """The windows that a realisation gives along one axis, in the coordinates of its input.
-
-    `subsample` does not change them: every stride-th window at stride 1 is a window at that stride.
-    """
-    front = realisation.front
-    if front is None:
-        return row(realisation.native, window, axis, size)
-    before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
-    firsts = first_cells(window, axis, before, count_windows(realisation.native, window, axis, size + before + after))
-    counted = (before, after) if realisation.counted is None else realisation.counted[2 * axis : 2 * axis + 2]
-    return count_row(window, axis, size, firsts, front.fill, counted)
 
 
 @lru_cache(maxsize=4096)
@@ -147,7 +37,8 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
     """The smallest exact realisation of a padding site in a destination framework.
 
     A realisation that is exact at every size comes first, so that a port is not tied to one size without need. If the size is
-    known, a pad layer with fixed pads is preferred to one that computes its pads at run time.
+    known, a pad layer with fixed pads is preferred to one that computes its pads at run time, and a pool's own pads to one that
+    runs at stride 1.
 
     Args:
         site: the layer and its source's convention.
@@ -165,8 +56,11 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
     found = _smallest(site, (None, None), capabilities, nonnegative)
     if None not in size and (found is None or (found.front is not None and found.front.rule != "explicit")):
         found = _smallest(site, size, capabilities, nonnegative) or found
+    elif None not in size and found is not None and found.subsample and site.kind != "conv":
+        here = _smallest(site, size, capabilities, nonnegative)
+        found = here if here is not None and here.kind == "native" else found
     if found is None:
-        raise _no_exact_form(site, size)
+        raise _no_exact_form(site, size, capabilities)
     return found
 
 
@@ -246,24 +140,56 @@ def _candidates(site: Site, sources: list[Rows], capabilities: Capabilities, non
     subsample = strided_and_dilated and not capabilities.dilated_strides
     by_cell = site.kind == "max_pool" and _is_dilated(site, capabilities)
     if not subsample and not by_cell:
-        yield from map(Realisation, _natives(site, pads, capabilities))
+        natives = list(_natives(site, pads, capabilities))
+        yield from map(Realisation, natives)
+        if site.kind == "avg_pool" and convention.average == "real_cells" and "real_cells" not in capabilities.averages:
+            yield from (Realisation(native, None, (0, 0, 0, 0)) for native in natives)
+        if capabilities.one_sided and pads is not None:
+            yield from _one_sided(site, pads, capabilities)
 
     # A pad layer before an unpadded layer. Its pads count as input, so an average over it divides by the full window.
-    bare = Convention()
+    bare = [(Convention(), subsample)]
+    if site.kind != "conv" and not by_cell and "floor" not in capabilities.roundings:
+        bare = [(_unpadded(window, capabilities), False), (Convention(), True)]
     fill = convention.fill if site.kind == "max_pool" else 0.0
     fill = 0.0 if nonnegative and fill == LOWEST else fill
     fronts: list[Front | None] = []
     if pads is not None:
         fronts.append(Front("explicit", pads, fill) if any(pads) else None)
     fronts += [Front(rule, (0, 0, 0, 0), fill) for rule in capabilities.dynamic if rule == convention.rule]
-    for front in fronts:
-        yield Realisation(bare, front, None, subsample, by_cell)
+    if capabilities.zeros_only and fill:
+        fronts = [front for front in fronts if front is None]
+    for front, (native, strided) in product(fronts, bare):
+        yield Realisation(native, front, None, strided, by_cell)
     if site.kind == "avg_pool" and convention.average != "full_window":
         own = (0, 0, 0, 0) if convention.average == "real_cells" else convention.pads
-        for front in fronts:
+        for front, (native, strided) in product(fronts, bare):
             if front is not None:
                 top, bottom, left, right = map(min, own, front.pads)
-                yield Realisation(bare, front, (top, bottom, left, right), subsample)
+                yield Realisation(native, front, (top, bottom, left, right), strided)
+
+
+def _one_sided(site: Site, pads: Pads, capabilities: Capabilities) -> Iterator[Realisation]:
+    """Larger pads that are alike on both sides, of which a part is skipped."""
+    (top, bottom, left, right), window = pads, site.window
+    rows, columns = max(top, bottom), max(left, right)
+    alike = rows, rows, columns, columns
+    skipped = less(alike, pads)
+    if site.kind == "conv":
+        whole = all(cells % window.dilation[place // 2] == 0 for place, cells in enumerate(skipped))
+        yield from [Realisation(Convention.stated(alike), skipped=skipped)] * whole
+    elif all(cells <= _widest(side, capabilities) for cells, side in zip((rows, columns), window.kernel, strict=True)):
+        fill = LOWEST if site.kind == "max_pool" else 0.0
+        native = Convention.stated(alike, fill, capabilities.averages[0] if site.kind == "avg_pool" else "real_cells")
+        yield Realisation(native, subsample=True, skipped=skipped)
+        if site.kind == "avg_pool":
+            yield Realisation(native, None, (0, 0, 0, 0), True, skipped=skipped)
+
+
+def _unpadded(window: Window, capabilities: Capabilities) -> Convention:
+    """Of a pool that cannot round down."""
+    apart = any(side < step for side, step in zip(window.kernel, window.stride, strict=True))
+    return Convention(rounding="full" if capabilities.keeps_last and apart else capabilities.roundings[0])
 
 
 def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> Iterator[Convention]:
@@ -286,6 +212,8 @@ def _natives(site: Site, constant: Pads | None, capabilities: Capabilities) -> I
         too_wide = any(max(spelling.pads[2 * a : 2 * a + 2]) > _widest(window.kernel[a], capabilities) for a in (0, 1))
         if site.kind != "conv" and too_wide:
             continue
+        if capabilities.keeps_last and spelling.rule == "valid" and site.kind != "conv":
+            rounding = _unpadded(window, capabilities).rounding
         if rounding == "floor" or spelling.rule not in rules:
             yield replace(spelling, rounding=rounding, average=average)
 
@@ -326,7 +254,8 @@ def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
     if found.by_cell:
         reason = "the destination has no dilated max_pool: it takes the largest of the map's parts that the window's cells read"
     if found.subsample:
-        reason = "the destination cannot stride and dilate at once: it runs at stride 1 and keeps every stride-th cell"
+        lacking = "cannot stride and dilate at once" if site.kind == "conv" else "rounds up, and pads both sides alike"
+        reason = f"the destination {lacking}: it runs at stride 1 and keeps every stride-th cell"
     fill = found.native.fill if found.front is None else found.front.fill
     if site.kind == "max_pool" and fill != site.convention.fill and _reads_pads(site):
         reason += "; zero and -inf are alike here, because the input is never negative"
@@ -379,14 +308,18 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     return "the destination's own pads read other cells"
 
 
-def _no_exact_form(site: Site, size: Size) -> PaddingError:
+def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> PaddingError:
     # Constant pads can follow every other rule at every size: rounding up adds at most stride - 1 cells after the input, and a
     # dropped window takes away the same number at all sizes.
     window, convention = site.window, site.convention
     rows, columns = ("any" if n is None else n for n in size)
+    moves = _constant_pads(window, [_source_rows(site, axis, n) for axis, n in enumerate(size)]) is None
+    reason = "its pad layers add zeros, and this one's pads hold other numbers"
+    if moves or not capabilities.zeros_only:
+        what = _NAMES.get(convention.rule, "its padding")
+        reason = f"{what} depends on the input size, and the destination cannot pad by it at run time"
     return PaddingError(
         f"a {site.kind} of kernel {window.kernel}, stride {window.stride}, dilation {window.dilation} padded '{convention}' has no "
-        f"exact form in the destination at {rows}x{columns}: {_NAMES.get(convention.rule, 'its padding')} depends on the input "
-        "size, and the destination cannot pad by it at run time",
-        next="give --input-size a fixed size" if None in size else None,
+        f"exact form in the destination at {rows}x{columns}: {reason}",
+        next="give --input-size a fixed size" if moves else None,
     )

@@ -24,7 +24,7 @@ from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begi
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.limits import most_bytes
-from porter.graph import Add, Conv, ConvTranspose, Elu, LeakyRelu, LocalResponseNorm, PRelu, Relu, Relu6, Sigmoid, Tanh
+from porter.graph import Add, Conv, ConvTranspose, Elu, LeakyRelu, LocalResponseNorm, PRelu, Relu, Relu6, Sigmoid, Softplus, Tanh
 from porter.padding import LOWEST, Convention, Size, Window
 
 _MOST_TEXT, _MOST_BYTES = 8 << 20, (1 << 31) - 1
@@ -353,5 +353,6 @@ READERS: Mapping[str, Reader[Layer]] = {
     "ELU": unary(lambda layer: Elu(layer.parameters.number("alpha", 1.0))),
     "Sigmoid": always(Sigmoid()),
     "TanH": always(Tanh()),
+    "BNLL": always(Softplus()),
     "Softmax": lambda walk, layer: moves.softmax(walk, layer, layer.inputs[0], layer.parameters.count("axis", 1)),
 }

@@ -153,5 +153,6 @@ _ROWS: Mapping[str, Row] = {
     "ELU": lambda attributes, x: values.elu(x, attributes["stated"].number("alpha", 1.0)),
     "Sigmoid": lambda attributes, x: values.sigmoid(x),
     "TanH": lambda attributes, x: np.tanh(x),
+    "BNLL": lambda attributes, x: np.logaddexp(x, 0),
     "Softmax": lambda attributes, x: values.softmax(x, attributes["stated"].count("axis", 1)),
 }

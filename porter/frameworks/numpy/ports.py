@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from porter.base.dtypes import Array, Dtype, Precision
-from porter.base.errors import UsageError
+from porter.base.errors import CheckFailed, MissingFramework, UsageError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.kernels.program import Program
 from porter.frameworks import Classifier
@@ -68,12 +68,16 @@ def run(model: PortModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]
 
     Raises:
         UsageError: the batch does not fit the model's input, or there is no such path.
+        CheckFailed: the net does not run, so it was written wrongly.
     """
     expect_fit(batch.shape, model.plan.graph.channels, *(model.plan.only_size or (None, None)))
     unknown = [path for path in taps if path not in model.plan.graph.by_path]
     if unknown:
         raise UsageError("the model has no such node", where=unknown[0])
-    return engine.run_reference(model.net, batch, {path: model.values[path] for path in taps})
+    try:
+        return engine.run_reference(model.net, batch, {path: model.values[path] for path in taps})
+    except MissingFramework as error:  # of a source it would be no verdict
+        raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
 
 
 def twin(model: PortModel, plan: Plan) -> None:

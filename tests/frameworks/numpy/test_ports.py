@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import UsageError
+from porter.base.errors import CheckFailed, UsageError
 from porter.filegraph.kernels.program import Program, Step
 from porter.frameworks.numpy.ports import PortModel, classifier, port_model, run, twin
 from porter.graph import INPUT, Graph, Node, Relu, Sigmoid
@@ -38,6 +38,12 @@ def test_photos() -> None:
     pixels = pixels_of(PROTOCOLS[0])
     model = port_model(Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(1)}, {"most": "a", "share": "b"}, "float32", "cpu")
     assert classifier(model, PROTOCOLS[0], "cpu", "fp32")(pixels)().shape == (pixels.shape[0] * pixels.shape[1], 3)
+
+
+def test_a_net_that_does_not_run_is_a_mistake_of_its_writer() -> None:
+    model = port_model(Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(7)}, {"most": "a", "share": "b"}, "float64", "cpu")
+    with pytest.raises(CheckFailed, match=r"a: the port's own net does not run: .*'most'"):
+        run(model, BATCH, ["share"])
 
 
 def test_what_it_does_not_take() -> None:

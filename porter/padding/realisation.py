@@ -1,0 +1,156 @@
+"""What a destination's windowed layers can be told, and what porter tells them: a realisation, and the windows that it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from porter.padding.windows import (
+    Average,
+    Convention,
+    Pads,
+    Rounding,
+    Row,
+    SiteKind,
+    Window,
+    count_row,
+    count_windows,
+    first_cells,
+    pad_amounts,
+    pads_text,
+    row,
+)
+
+Computed = Literal["same", "same_lower"]
+"""The rules of padding that depend on the input size."""
+
+
+@dataclass(frozen=True)
+class Front:
+    """A pad layer standing before the windowed layer.
+
+    With the rule `explicit` it adds `pads`; with `same` or `same_lower` it computes them from its input at run time.
+    """
+
+    rule: Literal["explicit"] | Computed
+    pads: Pads
+    fill: float
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a destination framework's own windowed layers can express.
+
+    Attributes:
+        symmetric: pads that are equal on both sides of an axis.
+        explicit: any four pads.
+        same: rules that they compute from the input size at run time.
+        same_of_any: these hold for any window, not only for one without dilation that is not shorter than its stride.
+        pool_pads: the largest pad of a pool: half its kernel (without the dilation), less than its kernel, or any.
+        roundings: how pools may round; convolutions always floor.
+        averages: divisors that its average pool knows.
+        dynamic: rules that a pad layer can compute at run time.
+        dilated_pools: the kinds of pool that take a dilation.
+        dilated_strides: a convolution may be strided and dilated at once.
+        open_reshapes: a reshape may leave several sizes open.
+        one_sided: a layer that pads both sides alike can leave out a part of them: a convolution by zeros around its kernel, a
+            pool by windows that are not kept of those at stride 1.
+        zeros_only: a pad layer can add zeros only.
+        keeps_last: rounding up, a pool without pads keeps a last window that begins past its input.
+    """
+
+    symmetric: bool
+    explicit: bool
+    same: tuple[Computed, ...]
+    same_of_any: bool
+    pool_pads: Literal["half", "less", "any"]
+    roundings: tuple[Rounding, ...]
+    averages: tuple[Average, ...]
+    dynamic: tuple[Computed, ...]
+    dilated_pools: tuple[SiteKind, ...]
+    dilated_strides: bool
+    open_reshapes: bool = True
+    one_sided: bool = False
+    zeros_only: bool = False
+    keeps_last: bool = False
+
+
+@dataclass(frozen=True)
+class Realisation:
+    """The smallest exact way to say a source's convention in a destination framework.
+
+    The layers are, in order: the pad layer `front`, if any; the windowed layer with `native`, which pads nothing itself if there
+    is a `front`; for an average with `counted`, a division by the same layers run over a mask; with `subsample`, every stride-th
+    cell of a layer run at stride 1.
+
+    Attributes:
+        native: what the destination's own layer is given.
+        front: the pad layer before it.
+        counted: how many of the pads hold cells that the source's average counts; the mask is one over the input and over these
+            cells, and zero over the other pads.
+        subsample: the layer runs at stride 1 and keeps every stride-th cell.
+        skipped: how many of `native`'s pads the source lacks. A convolution has as many zeros around its kernel, and of a pool with
+            `subsample` as many cells at each side are not kept.
+        by_cell: a max pool of the map's parts that the window's cells read, one part for each cell, instead of the layer.
+        every_size: exact at every input size, not only at the one asked for.
+        why: one line for the reader.
+    """
+
+    native: Convention
+    front: Front | None = None
+    counted: Pads | None = None
+    subsample: bool = False
+    by_cell: bool = False
+    skipped: Pads = (0, 0, 0, 0)
+    every_size: bool = False
+    why: str = ""
+
+    @property
+    def kind(self) -> Literal["native", "larger kernel", "pad layer", "dynamic pad layer", "composition"]:
+        if self.counted is not None or self.subsample or self.by_cell:
+            return "composition"
+        if any(self.skipped):
+            return "larger kernel"
+        if self.front is None:
+            return "native"
+        return "pad layer" if self.front.rule == "explicit" else "dynamic pad layer"
+
+    def __str__(self) -> str:
+        front = ""
+        if self.front is not None:
+            amount = pads_text(self.front.pads) if self.front.rule == "explicit" else self.front.rule
+            front = f"pad {amount} with {self.front.fill:g}, then "
+        tail = ", over the share of cells counted" if self.counted is not None else ""
+        if any(self.skipped):
+            tail += f", {'without' if self.subsample else 'its kernel amid zeros'} {pads_text(self.skipped)}"
+        tail += ", every stride-th cell" if self.subsample else ""
+        tail += ", cell by cell" if self.by_cell else ""
+        return f"{front}{self.native}{tail}"
+
+
+def realised_row(realisation: Realisation, window: Window, axis: int, size: int) -> Row:
+    """The windows that a realisation gives along one axis, in the coordinates of its input.
+
+    `subsample` does not change them: every stride-th window at stride 1 is a window at that stride.
+    """
+    front, native = realisation.front, realisation.native
+    if front is None and realisation.counted is None and not any(realisation.skipped):
+        return row(native, window, axis, size)
+    if front is None:
+        reads = replace(native, pads=less(native.pads, realisation.skipped))
+        firsts = first_cells(window, axis, reads.pads[2 * axis], count_windows(reads, window, axis, size))
+        return count_row(window, axis, size, firsts, native.fill, _along(axis, realisation.counted or native.pads))
+    before, after = pad_amounts(Convention(front.rule, front.pads), window, axis, size)
+    firsts = first_cells(window, axis, before, count_windows(native, window, axis, size + before + after))
+    counted = (before, after) if realisation.counted is None else _along(axis, realisation.counted)
+    return count_row(window, axis, size, firsts, front.fill, counted)
+
+
+def _along(axis: int, pads: Pads) -> tuple[int, int]:
+    return pads[2 * axis], pads[2 * axis + 1]
+
+
+def less(pads: Pads, others: Pads) -> Pads:
+    """What is left of pads without others."""
+    top, bottom, left, right = (pad - other for pad, other in zip(pads, others, strict=True))
+    return top, bottom, left, right
