@@ -72,6 +72,19 @@ def vit_jax(image: Pixels, size: int) -> Values:
     return values
 
 
+def gluon(image: Pixels, size: int, crop: int) -> Values:
+    """mxnet/gluon/data/vision/transforms: Resize(size, keep_ratio=True), CenterCrop, ToTensor and Normalize."""
+    import cv2
+
+    rows, columns = (side * size // min(image.shape[:2]) for side in image.shape[:2])
+    resized = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_LINEAR)
+    top, left = (rows - crop) // 2, (columns - crop) // 2
+    scaled = resized[top : top + crop, left : left + crop].astype(np.float32) / np.float32(255)
+    mean, deviation = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
+    values: Values = (scaled - mean) / deviation
+    return values
+
+
 def slim_vgg(image: Pixels, size: int, crop: int) -> Values:
     """research/slim/preprocessing/vgg_preprocessing.py, preprocess_for_eval."""
     tf: Any = import_tensorflow()

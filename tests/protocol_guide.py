@@ -59,6 +59,11 @@ _PIL = (
 ORIGINALS: Mapping[tuple[str, str], Original] = {
     ("pil_bilinear", "shorter_side"): Original("torchvision's transforms on PIL images", "bit for bit", _PIL),
     ("pil_bicubic", "shorter_side"): Original("timm's transforms, which are torchvision's on PIL images", "bit for bit", _PIL),
+    ("opencv_bilinear", "shorter_side"): Original(
+        "OpenCV, as MXNet's `Resize` and `CenterCrop` call it",
+        "bit for bit",
+        ("test_resampling.py::test_opencv_bilinear_is_opencvs_bit_for_bit",),
+    ),
     ("opencv_cubic", "shorter_side"): Original(
         "OpenCV with the arithmetic of TensorNets' `load_img` and `crop`, scaled by keras.applications or as TensorNets does",
         "resampling within one level, scaling bit for bit",

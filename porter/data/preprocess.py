@@ -8,6 +8,7 @@ included, and is reproduced exactly:
   Keras's load_img.
 - `torch_bilinear`, `torch_bicubic`: the same of torchvision on tensors, which are torch.nn.functional.interpolate with
   antialias=True on floats, rounded to bytes.
+- `opencv_bilinear`: cv2.INTER_LINEAR, as MXNet's transforms call it.
 - `opencv_cubic`: cv2.INTER_CUBIC with the roundings of TensorNets' `load_img` and `crop`, the protocol of the Keras table
   (keras-applications#88).
 - `tf_bilinear`: tf.image.resize, image_dataset_from_directory and keras.layers.Resizing (no antialiasing, on floats);
@@ -253,6 +254,8 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
     match protocol.interpolation:
         case "none":
             return pixels
+        case "opencv_bilinear":
+            return resampling.opencv_bilinear(pixels, rows, columns)
         case "opencv_cubic":
             return resampling.opencv_cubic(pixels, rows, columns)
         case "tf1_bilinear":  # slim scales before it resizes, and tf.image.convert_image_dtype multiplies by the reciprocal

@@ -6,7 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.data.resampling import opencv_cubic, tf1_bilinear, tf_antialiased, tf_bilinear, torch_bicubic, torch_bilinear
+from porter.data.resampling import (
+    opencv_bilinear,
+    opencv_cubic,
+    tf1_bilinear,
+    tf_antialiased,
+    tf_bilinear,
+    torch_bicubic,
+    torch_bilinear,
+)
 
 SIZES = [((37, 50), (25, 34)), ((50, 33), (38, 25)), ((12, 17), (29, 30)), ((7, 5), (3, 4)), ((16, 16), (16, 16)), ((1, 9), (3, 2))]
 
@@ -69,6 +77,13 @@ def test_opencv_cubic_is_within_a_level_of_opencv(size: tuple[int, int], target:
     apart = levels_apart(opencv_cubic(pixels, *target), cv2.resize(pixels, target[::-1], interpolation=cv2.INTER_CUBIC))
     assert apart.max() <= 1
     assert (apart > 0).mean() < 0.06
+
+
+@pytest.mark.parametrize(("size", "target"), [*SIZES, ((375, 500), (256, 341)), ((512, 512), (256, 256)), ((60, 50), (307, 256))])
+def test_opencv_bilinear_is_opencvs_bit_for_bit(size: tuple[int, int], target: tuple[int, int]) -> None:
+    cv2, pixels = pytest.importorskip("cv2"), photo(*size)
+    wanted = cv2.resize(pixels, target[::-1], interpolation=cv2.INTER_LINEAR)
+    np.testing.assert_array_equal(opencv_bilinear(pixels, *target), wanted)
 
 
 def test_opencv_cubic_saturates_and_does_not_wrap() -> None:
