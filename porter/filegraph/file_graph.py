@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError, MappingError, MissingFramework
-from porter.graph import INPUT, USUAL_MOMENTUM, BatchNorm, Op, Shape
+from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, MaxPool, Op, Shape
 from porter.graph.ops import Axes
 from porter.graph.walks import upstream
 from porter.padding import Size
@@ -125,13 +124,25 @@ class FileGraph:
     @cached_property
     def arrays(self) -> frozenset[str]:
         """The taps of values that are no maps, whatever axes they have."""
-        known: dict[str, Shape] = {INPUT: (self.channels, *self.size)}
+        known, _ = self._shapes(self.size)
+        return frozenset(node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes))
+
+    def has_room(self, size: tuple[int, int]) -> bool:
+        """Whether every window has room in its map at a size of the input: a framework runs none that has not."""
+        return not any(isinstance(node.op, Conv | MaxPool | AvgPool) for node in self._shapes(size)[1])
+
+    def _shapes(self, size: Size) -> tuple[Mapping[str, Shape], list[FileNode]]:
+        """The shapes of the values that have one, and the nodes that do not take theirs."""
+        known: dict[str, Shape] = {INPUT: (self.channels, *size)}
+        refused: list[FileNode] = []
         for node in self.nodes:
             inputs = [known[name] for name in node.inputs if name in known]
             if not isinstance(node.op, Foreign) and len(inputs) == len(node.inputs):
-                with suppress(GraphError):  # a file may state sizes that the input leaves open
+                try:
                     known[node.name] = node.op.shape(*inputs)
-        return frozenset(node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes))
+                except GraphError:  # a file may state sizes that the input leaves open
+                    refused.append(node)
+        return known, refused
 
     @property
     def shown(self) -> list[str]:

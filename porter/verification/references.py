@@ -135,7 +135,9 @@ class FileGraphSource:
 
     def takes(self, size: tuple[int, int]) -> bool:
         graph = self.checkpoint.graph
-        return graph is not None and (graph.resizable or all(own in (None, n) for own, n in zip(graph.size, size, strict=True)))
+        if graph is None or graph.resizable:
+            return graph is not None
+        return all(own in (None, n) for own, n in zip(graph.size, size, strict=True)) and graph.has_room(size)
 
     def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
         graph = self.checkpoint.graph
