@@ -207,8 +207,11 @@ def test_port_computes_the_references_function(
 
 
 def test_every_zoo_of_every_recipe_has_a_case() -> None:
+    """But MXNet's, whose files only MXNet writes (tests/recipe/test_gluon.py)."""
     proved = {(find_recipe(variant).architecture, zoo) for variant, zoo in CASES}
-    assert {(recipe.architecture, as_another(recipe, zoo)) for recipe in all_recipes() for zoo in recipe.zoos} == proved
+    assert {
+        (recipe.architecture, as_another(recipe, zoo)) for recipe in all_recipes() for zoo in recipe.zoos if zoo != "gluon"
+    } == proved
 
 
 @pytest.mark.parametrize("zoo", AS_ANOTHER)

@@ -82,7 +82,7 @@ def input_of(file: Path, use: Use) -> Values:
 
 
 def original(use: Use, image: Image.Image | Pixels) -> Values:
-    """The input 3 x rows x columns of the zoos that do not resample with OpenCV."""
+    """The input 3 x rows x columns of the zoos that do not resample with OpenCV's cubic."""
     protocol = use.protocol
     if protocol.interpolation == "tf1_bilinear":
         pixels = np.asarray(image)
@@ -96,6 +96,8 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
         return originals.timm_transform(DEIT)(image)
     if use.zoo.startswith("vit_jax"):
         return originals.vit_jax(np.asarray(image), protocol.size).transpose(2, 0, 1)
+    if use.zoo == "gluon":
+        return originals.gluon(np.asarray(image), protocol.size, protocol.crop or 0).transpose(2, 0, 1)
     if use.zoo == "akamaster":
         return originals.akamaster_preset(image)
     return originals.timm_preset(TIMM[use.architecture, use.zoo])(image)

@@ -39,7 +39,8 @@ def _like_any(zoo: Zoo) -> re.Pattern[str]:
     """Finds a layer of the zoo in a tensor's name, after any prefix and before the variable, which may have a moving average."""
     tables = (zoo.names, *(older.names for older in zoo.generations.values()))
     likes = sorted({_like(rule.name) for table in tables for rule in table})
-    return re.compile(rf"(?:^|[./])(?:{'|'.join(likes)})(?:_0)?(?:\.[^./]+|(?:/[^/]+){{1,2}})$")  # Keras adds _1
+    variable = r"(?:\.[^./]+|(?:/[^/]+){1,2}|_(?:weight|bias|gamma|beta|(?:running|moving)_(?:mean|var)))"  # `_` is Gluon's
+    return re.compile(rf"(?:^|[./]|\w0_)(?:{'|'.join(likes)})(?:_0)?{variable}$")  # Keras adds _1
 
 
 def _like(name: str) -> str:

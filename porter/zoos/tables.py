@@ -169,6 +169,7 @@ REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "tf": {"keras": KERAS, "keras_applications": KERAS_APPLICATIONS, "tf_slim": TF_SLIM, "tensornets": TENSORNETS},
     "torch": {"torchvision": TORCHVISION, "timm": TIMM, "timm_tf": TIMM_TF},
     "jax": {"timm_jax": TIMM_JAX},
+    "mxnet": {},
 }
 """By framework and reference, the variants."""
 
@@ -180,5 +181,5 @@ STOCK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 models compute.
 """
 
-DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision", "jax": "vit_jax"}
+DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision", "jax": "vit_jax", "mxnet": "gluon"}
 """By framework, the zoo that its name stands for after `--from`, and whose library has its stock classes."""

@@ -18,8 +18,8 @@ from porter.zoos.torchvision import import_models
 from tests.parity import OWN_CODE
 from tests.recipe.recipes import all_recipes
 
-VARIANTS = [*find_recipe("mobilenet_v1").variants, *find_recipe("mobilenet_v2").variants]
-V2 = list(find_recipe("mobilenet_v2").variants)
+VARIANTS = [*find_recipe("mobilenet_v1").variants, *(find_recipe("mobilenet_v2").zoos["keras"].only or ())]
+V2 = [*(find_recipe("mobilenet_v2").zoos["keras"].only or ())]
 
 
 def read(variant: str, zoo_name: str) -> tuple[Recipe, Graph, dict[str, LayerName]]:
@@ -167,7 +167,8 @@ def test_every_zoo_of_every_recipe_is_complete() -> None:
             for zoo in recipe.zoos_of(variant).values():
                 layer_names(Member(recipe, variant, zoo), expand(Member(recipe, variant, zoo)))
                 assert zoo.preprocess is not None
-                assert (zoo.labels == Labels("imagenet-1000") and zoo.reference) or zoo.name in OWN_CODE
+                unproved = zoo.name in OWN_CODE or zoo.framework == "mxnet"  # MXNet is held to its own nets under `full`
+                assert (zoo.labels == Labels("imagenet-1000") and zoo.reference) or unproved
                 assert zoo.published.keys() <= zoo.files.keys() and all(file.licence for file in zoo.files.values())
 
 

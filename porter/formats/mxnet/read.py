@@ -66,17 +66,17 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
         raise FileError(message, where=str(path), next="fetch both files again") from None
     if text is None or symbol is None:
-        return Checkpoint(path, "mxnet", None, tensors)
+        return Checkpoint(path, "mxnet", "mxnet", tensors)
     if symbol.image is None:
         note = "read without the graph: one image is expected as the only variable without an array"
-        return Checkpoint(path, "mxnet", None, tensors, (note,), files=(text, params))
+        return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
     expect_values(outputs, [node.name for node in symbol.nodes])
     ends = tuple((name, 0) for name in outputs) or symbol.ends
     graph = _graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
     definition = symbol.image.encode() + b"\n" + text.read_bytes()
     graph = replace(graph, traced=size is not None, definition=definition, language="mxnet")
     real = {name: array for name, array in tensors.items() if is_floating(array)}
-    return Checkpoint(path, "mxnet", None, {**real, **graph.evaluated}, graph=graph, files=(text, params))
+    return Checkpoint(path, "mxnet", "mxnet", {**real, **graph.evaluated}, graph=graph, files=(text, params))
 
 
 def _both(path: Path) -> tuple[Path | None, Path]:
@@ -168,9 +168,11 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
 
 
 def _dense(walk: Walk[Node], node: Node) -> Read:
-    flat = replace(node, name=f"{node.name}:flatten")
+    """A kernel with as many columns as a map of open size has channels says that it has one cell."""
+    flat, shape, kernel = replace(node, name=f"{node.name}:flatten"), _value(walk, node).shape, walk.sizes(node.inputs[1])
     if node.stated.flag("flatten", True):
-        read = moves.flatten(walk, flat, node.inputs[0], 1)
+        one = shape is not None and None in shape[1:] and kernel is not None and shape[0] == kernel[-1]
+        read = moves.squeeze(walk, flat, node.inputs[0], (2, 3)) if one else moves.flatten(walk, flat, node.inputs[0], 1)
         if read is None or isinstance(read, str):
             return read
         walk.give(flat, [read])

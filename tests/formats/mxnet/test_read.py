@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,8 @@ from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from tests.mxnet_files import Line, params, symbol_of, write_mxnet
+from tests.mxnet_runs import needs_mxnet, write_gluon
 
-ROOT = Path(__file__).parents[3]
-PYTHON = Path(os.environ.get("PORTER_MXNET_PYTHON", ROOT / "build/mxnet/bin/python"))
 NORM = ("gamma", "beta", "moving_mean", "moving_var")
 HALF = {"kernel": (3, 3), "num_filter": 8, "stride": (2, 2), "pad": (1, 1)}
 DEPTHWISE = {"kernel": (3, 3), "num_filter": 8, "num_group": 8, "pad": (1, 1), "no_bias": True}
@@ -128,32 +125,6 @@ def test_damaged_files_are_one_error(tmp_path: Path) -> None:
         read_checkpoint(file)
 
 
-WRITE = """
-import sys, zlib
-import mxnet as mx, numpy as np
-from mxnet.gluon.model_zoo import vision
-name, side, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-mx.random.seed(0)
-network = vision.get_model(name)
-network.initialize(mx.init.Xavier("gaussian", "in", 2))
-network.hybridize()
-images = mx.nd.random.normal(shape=(4, 3, side, side))
-network(images)
-for key, held in network.collect_params().items():
-    random = np.random.RandomState(zlib.crc32(key.encode()))
-    if key.endswith("gamma"):
-        held.set_data(mx.nd.array(random.uniform(0.6, 1.4, held.shape)))
-    elif key.endswith(("beta", "bias")):
-        held.set_data(mx.nd.array(random.normal(0, 0.3, held.shape)))
-for _ in range(40):  # so that the norms have about the statistics of what arrives, which MXNet updates on its way back
-    with mx.autograd.record():
-        given = network(images)
-    given.backward()
-network.export(folder + "/model", epoch=0)
-network.cast("float64")
-given = network(images.astype("float64"))
-np.savez(folder + "/seen.npz", images=images.asnumpy(), given=given.asnumpy())
-"""
 ZOO = {
     "alexnet": 224,
     "densenet121": 224,
@@ -167,15 +138,13 @@ ZOO = {
 }
 
 
-@pytest.mark.full
-@pytest.mark.skipif(not PYTHON.exists(), reason="no Python with MXNet 1.9.1: CONTRIBUTING.md says how to have one")
+@needs_mxnet
 @pytest.mark.parametrize("name", ZOO)
 def test_a_network_of_gluons_zoo_is_what_mxnet_computes(name: str, tmp_path: Path) -> None:
-    subprocess.run([PYTHON, "-c", WRITE, name, str(ZOO[name]), str(tmp_path)], check=True, capture_output=True)
-    seen = np.load(tmp_path / "seen.npz")
+    seen = write_gluon(name, tmp_path, ZOO[name])[0]
     for to in ("torch", "onnx", "tf"):
-        made = porter.convert(tmp_path / "model-symbol.json", destination=to, input_size=str(ZOO[name]), out=tmp_path / to)
+        made = porter.convert(tmp_path / "net-symbol.json", destination=to, input_size=str(ZOO[name]), out=tmp_path / to)
         assert made.verdict is not None and made.verdict.ok
     with torch.no_grad():
-        found = porter.load(tmp_path / "torch").double()(torch.from_numpy(seen["images"]).double()).numpy()
-    assert np.linalg.norm(found - seen["given"]) <= 1e-10 * np.linalg.norm(seen["given"])
+        found = porter.load(tmp_path / "torch").double()(torch.from_numpy(seen.images).double()).numpy()
+    assert np.linalg.norm(found - seen.given) <= 1e-10 * np.linalg.norm(seen.given)

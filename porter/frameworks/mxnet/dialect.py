@@ -1,0 +1,56 @@
+"""The names of Gluon's parameters, in the axis order of torch. See porter.frameworks.dialects.Dialect.
+
+`save_parameters` names a parameter by the attributes that lead to it: `features.4.0.body.0.weight`. `export`, and `save_params` of
+1.2 and before it, name it by the prefixes of blocks: `resnetv10_stage1_conv0_weight`, or without the network's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+from porter.frameworks.torch.layout import from_canonical, to_canonical
+from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Node, Op, PRelu
+
+__all__ = ["from_canonical", "to_canonical"]
+
+SEPARATOR = "."
+AVERAGE_SUFFIX = None
+
+_LAYER = {"kernel": ("weight",), "bias": ("bias",)}
+_TRAINED = {"gamma": ("gamma",), "beta": ("beta",)}
+_NAMES: Mapping[type[Op], Mapping[str, tuple[str, ...]]] = {
+    Conv: _LAYER,
+    ConvTranspose: _LAYER,
+    Dense: _LAYER,
+    BatchNorm: {**_TRAINED, "mean": ("running_mean", "moving_mean"), "variance": ("running_var", "moving_var")},
+    PRelu: {"alpha": ("alpha", "gamma")},
+}
+_NETWORK = re.compile(r"[A-Za-z]\w*?\d+_")
+"""What a network's names begin with: its class, counted through the process."""
+
+
+def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+    roles = node.op.tensors(1)
+    return {
+        role: tuple(f"{layer}{between}{name}" for between in (".", "_") for name in names)
+        for role, names in _NAMES.get(type(node.op), {}).items()
+        if role in roles
+    }
+
+
+def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+    """Empty: parameters have names."""
+    return {}
+
+
+def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
+    """The layers after what most of their names in the file begin with: `resnetv10_`, in a second network `resnetv11_`."""
+    known, counts = set(layers), Counter[str]()
+    for tensor in tensors:
+        begins = _NETWORK.match(tensor)
+        for prefix in ("", begins[0]) if begins else ("",):
+            counts[prefix] += tensor.removeprefix(prefix).rpartition("_")[0].removesuffix("_running") in known
+    prefix = max(counts, key=lambda prefix: counts[prefix], default="")
+    return {layer: f"{prefix}{layer}" for layer in layers} if prefix else {}

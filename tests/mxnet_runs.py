@@ -1,0 +1,69 @@
+"""What MXNet itself writes and computes, in an environment of its own: CONTRIBUTING.md says how to have one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+PYTHON = Path(os.environ.get("PORTER_MXNET_PYTHON", Path(__file__).parents[1] / "build/mxnet/bin/python"))
+
+_WRITE = """
+import os, sys, zlib
+import mxnet as mx, numpy as np
+from mxnet.gluon.model_zoo import vision
+name, folder, sides = sys.argv[1], sys.argv[2], [int(side) for side in sys.argv[3:]]
+mx.random.seed(0)
+network = vision.get_model(name)
+network.initialize(mx.init.Xavier("gaussian", "in", 2))
+network.hybridize()
+images = mx.nd.random.normal(shape=(4, 3, sides[0], sides[0]))
+network(images)
+for key, held in network.collect_params().items():
+    random = np.random.RandomState(zlib.crc32(key.encode()))
+    if key.endswith("gamma"):
+        held.set_data(mx.nd.array(random.uniform(0.6, 1.4, held.shape)))
+    elif key.endswith(("beta", "bias")):
+        held.set_data(mx.nd.array(random.normal(0, 0.3, held.shape)))
+for _ in range(40):  # so that the norms have about the statistics of what arrives, which MXNet updates on its way back
+    with mx.autograd.record():
+        given = network(images)
+    given.backward()
+network.export(folder + "/net", epoch=0)
+for form in ("structured", "stripped"):
+    os.makedirs(folder + "/" + form)
+network.save_parameters(folder + "/structured/net.params")
+network.collect_params().save(folder + "/stripped/net.params", strip_prefix=network.prefix)
+network.cast("float64")
+for side in sides:
+    images = mx.nd.random.normal(shape=(4, 3, side, side))
+    np.savez(f"{folder}/seen{side}.npz", images=images.asnumpy(), given=network(images.astype("float64")).asnumpy())
+"""
+
+
+class Seen(NamedTuple):
+    """Images N×C×H×W, and what MXNet gives for them."""
+
+    images: NDArray[Any]
+    given: NDArray[Any]
+
+
+def needs_mxnet(test: Callable[..., None]) -> Callable[..., None]:
+    """Marks a test that runs MXNet 1.9.1, under `full`."""
+    missing = pytest.mark.skipif(not PYTHON.exists(), reason="no Python with MXNet 1.9.1: CONTRIBUTING.md says how to have one")
+    return pytest.mark.full(missing(test))
+
+
+def write_gluon(name: str, folder: Path, *sides: int) -> list[Seen]:
+    """A network of Gluon's zoo with calibrated random weights: net-symbol.json with net-0000.params, and its parameters only, as
+    save_parameters names them (structured/net.params) and as save_params did (stripped/net.params). Gives what MXNet computes in
+    float64 for images of each side.
+    """
+    subprocess.run([PYTHON, "-c", _WRITE, name, str(folder), *map(str, sides)], check=True, capture_output=True)
+    return [Seen(**np.load(folder / f"seen{side}.npz")) for side in sides]
