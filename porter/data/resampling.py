@@ -40,7 +40,8 @@ def opencv_bilinear(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArr
     values = pixels.astype(np.int32)
     wide = (values.take(left, 1) * across[0][:, None] + values.take(right, 1) * across[1][:, None]) >> 4
     upper, lower = (wide.take(cells, 0) * weights[:, None, None] >> 16 for cells, weights in zip((top, bottom), down, strict=True))
-    return ((upper + lower + 2) >> 2).astype(np.uint8)
+    total: NDArray[np.uint8] = ((upper + lower + 2) >> 2).astype(np.uint8)
+    return total
 
 
 def _linear_taps(size: int, target: int) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
