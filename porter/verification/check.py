@@ -16,7 +16,7 @@ from porter.port import Port
 from porter.verification.bounds import farthest
 from porter.verification.evidence import excitement
 from porter.verification.inputs import ROUGHNESS, SIGNED, SMOOTH, InputRange, Roughness, make_images, make_telling, ranges
-from porter.verification.numbers import norms
+from porter.verification.numbers import moved, norms
 from porter.verification.parity import compare
 from porter.verification.references import Source
 from porter.verification.results import NOT_FINITE, Parity
@@ -168,10 +168,8 @@ def _is_chaotic(parities: Sequence[Parity], source: Source, batches: Mapping[Dty
     if bad is None or bad.rel_l2 > _LEAST_WRONG:
         return False
 
-    def moved(batch: Array) -> float:
-        up = np.random.default_rng(0).random(batch.shape) < 0.5
-        near = np.nextafter(batch, np.where(up, np.inf, -np.inf))
-        wanted, got = (source.run(each, "float64")[bad.path] for each in (batch, near))
+    def grown(batch: Array) -> float:
+        wanted, got = (source.run(each, "float64")[bad.path] for each in (batch, moved(batch)))
         return norms(wanted, got).rel_l2
 
-    return bad.rel_l2 <= _AMPLIFIED * max(map(moved, batches["float64"]))
+    return bad.rel_l2 <= _AMPLIFIED * max(map(grown, batches["float64"]))

@@ -42,6 +42,12 @@ class Norms:
         return self.difference / self.source
 
 
+def moved(values: Array, seed: int = 0) -> Array:
+    """The values, each moved to one of its two neighbours in its type."""
+    up = np.random.default_rng(seed).random(values.shape) < 0.5
+    return np.nextafter(values, np.where(up, np.inf, -np.inf).astype(values.dtype))
+
+
 def distance(source: Array, port: Array) -> Distance:
     """The distance between two arrays of one shape, computed in float64.
 

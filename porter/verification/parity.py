@@ -19,7 +19,7 @@ from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, silence, unexcited
 from porter.verification.memory import release, trim
-from porter.verification.numbers import Norms, distance, norms, top_margin
+from porter.verification.numbers import Norms, distance, moved, norms, top_margin
 from porter.verification.references import Source
 from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
 
@@ -34,6 +34,11 @@ MOST_ROUNDING = 1e-4
 _NO_ROUNDING = 10.0
 """A distance in float32 of this many times its limit, without the bound of `MOST_ROUNDING`, is no rounding, whatever float64 says:
 the destination's float32 code computes something else. Right EfficientNets reach 3 times their limit."""
+
+_DRAWS = 4
+"""How often the source's own rounding is drawn again before a distance is said to be none. In a BoTNet of random weights, whose
+attention chooses one cell of nearly equal ones, the first draw was 4.5e-5 and six more were 3.0e-5 to 7.0e-4.
+"""
 
 BAR_AFTER = 1.0
 """Seconds until a check shows a bar."""
@@ -101,7 +106,23 @@ def compare(
                     step()
                     trim()
                 seen[dtype].add(plan.graph, sums, dtype, tolerance)
-    return settle([_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches])
+    parities = [_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches]
+    settled = settle(parities)
+    if all(parity.ok or parity.dtype == "float64" or parity.top_changed for parity in settled):
+        return settled
+    return settle([one if one.ok else _with_more_draws(one, source, batches[one.dtype]) for one in parities])
+
+
+def _with_more_draws(parity: Parity, source: Source, batches: Sequence[Array]) -> Parity:
+    """With the largest of several draws of the source's own rounding at each node; each moves the inputs by one rounding."""
+    largest = {node.path: node.rounding for node in parity.nodes}
+    for seed in range(_DRAWS):
+        sums = _Sums()
+        for batch in batches:
+            exact = dict(source.run(batch, "float64"))
+            sums.add_rounding(exact, source.run(moved(batch.astype(np.dtype(parity.dtype)), seed), parity.dtype))
+        largest = {path: max(known, sums.own[path].rel_l2 if path in sums.own else 0.0) for path, known in largest.items()}
+    return replace(parity, nodes=tuple(replace(node, rounding=largest[node.path]) for node in parity.nodes))
 
 
 @contextmanager

@@ -104,6 +104,21 @@ def test_where_float64_proves_the_port_float32_says_how_it_rounds(off: float, ok
     assert not wrong[0].ok and not wrong[1].ok
 
 
+@pytest.mark.parametrize(("off", "ok"), [(3e-3, True), (1e-1, False)])
+def test_a_source_that_rounds_by_chance_is_asked_again(off: float, ok: bool) -> None:
+    """Of the source's runs in float32 those after the first, whose inputs are moved by one rounding, are further from float64."""
+    batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
+    seen: list[Array] = []
+
+    class ByChance(Fake):
+        def run(self, batch: Array, dtype: Dtype) -> dict[str, Array]:
+            seen.append(batch)
+            return values() if dtype == "float64" else values(pool=1e-6 if np.array_equal(batch, BATCH) else 1e-4)
+
+    found = compare(plan(), ByChance(lambda dtype: {}), lambda b, d: values(pool=off if d == "float32" else 0.0), batches)
+    assert found[0].ok is ok and all(np.allclose(batch, BATCH, rtol=1e-6) for batch in seen)
+
+
 @pytest.mark.parametrize(("margin", "changed"), [(1e-6, False), (1e-3, True)])
 def test_a_top_class_may_change_in_a_tie_only(margin: float, changed: bool) -> None:
     logits, moved = np.array([[5.0, 5.0 + margin], [1.0, 2.0]]), np.array([[margin, -margin], [0.0, 0.0]])
