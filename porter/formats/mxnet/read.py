@@ -43,7 +43,7 @@ from porter.padding import LOWEST, Convention, Size, Window
 
 _SYMBOL = "-symbol.json"
 _EPOCH = re.compile(r"-\d{4}\.params$")
-_IN_PLACE = {"relu": Relu(), "sigmoid": Sigmoid(), "tanh": Tanh(), "softrelu": Softplus(), "softsign": Softsign()}
+_IN_PLACE = {"relu": Relu(), "sigmoid": Sigmoid(), "tanh": Tanh(), "softrelu": Softplus(cut=True), "softsign": Softsign()}
 
 
 def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:

@@ -89,7 +89,7 @@ _ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
     "relu": values.relu,
     "sigmoid": values.sigmoid,
     "tanh": np.tanh,
-    "softrelu": lambda x: np.logaddexp(0, x),
+    "softrelu": lambda x: np.where(x > 20, x, np.logaddexp(0, x)),  # src/operator/mshadow_op.h
     "softsign": lambda x: x / (1 + np.abs(x)),
 }
 
