@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,15 @@ import numpy as np
 import pytest
 
 from porter.base.dtypes import Array
-from porter.base.errors import GraphError, PorterError
+from porter.base.errors import GraphError
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.caffe import destination as framework
 from porter.frameworks.caffe.net import make_net
 from porter.frameworks.caffe.spellings import PLAIN
-from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Flatten, Graph, LayerNorm, MaxPool, Node, Op, Rearrange
+from porter.graph import INPUT, ConvTranspose, Flatten, Graph, LayerNorm, Node, Op, Rearrange
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
+from tests.frameworks.sayable import WINDOWED, sayable
 from tests.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
 from tests.oracle import evaluate
 from tests.random_graphs import difference
@@ -40,27 +40,6 @@ def images(size: tuple[int, int] = SIZE) -> Array:
     return np.random.default_rng(1).standard_normal((2, 3, *size))
 
 
-WINDOWED = (Conv, MaxPool, AvgPool)
-
-
-def sayable(graph: Graph, size: Size) -> tuple[Graph, set[str]]:
-    """The graph without the nodes that Caffe has no layers for, and what porter says of those whose op it has."""
-    said, gone = set[str](), {node.path for node in graph.nodes if type(node.op) not in (*PLAIN, *WINDOWED)}
-    while True:
-        for node in graph.nodes:
-            if gone.intersection(node.inputs):
-                gone.add(node.path)
-        outputs = [path for path in graph.outputs if path not in gone]
-        nodes = tuple(node for node in graph.nodes if node.path not in gone)
-        graph = replace(graph, nodes=nodes, output=outputs[0], further=tuple(outputs[1:]))
-        try:
-            make_net(make_plan(graph, size, framework.CAPABILITIES))
-            return graph, said
-        except PorterError as error:
-            gone.add(error.where or "")
-            said.add(error.message)
-
-
 def dilated(op: Op) -> bool:
     """OpenCV 4.14 leaves out the dilation of a Deconvolution, which Caffe has (deconv_layer.cpp)."""
     return isinstance(op, ConvTranspose) and op.window.dilation != (1, 1)
@@ -76,7 +55,7 @@ def opencv(folder: Path, batch: Array, names: list[str]) -> dict[str, Array]:
 
 @pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
 def test_every_op(tmp_path: Path, size: Size, of_maps: Any) -> None:
-    graph, said = sayable(every_op(of_maps), size)
+    graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, make_net, PLAIN)
     assert {*PLAIN, *WINDOWED} - {type(node.op) for node in graph.nodes} == ({Flatten} if size == ANY else set())
     assert said == SAID
     plan, tensors = make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph)
@@ -94,7 +73,7 @@ def test_every_op(tmp_path: Path, size: Size, of_maps: Any) -> None:
 
 
 def test_the_files_are_read_back(tmp_path: Path) -> None:
-    graph, _ = sayable(every_op(), ANY)
+    graph, _ = sayable(every_op(), ANY, framework.CAPABILITIES, make_net, PLAIN)
     plan, tensors = make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph)
     framework.write(tmp_path, plan, tensors, {}, "float32", {})
     found = framework.read_port(tmp_path, plan, {})
