@@ -67,3 +67,25 @@ def write_gluon(name: str, folder: Path, *sides: int) -> list[Seen]:
     """
     subprocess.run([PYTHON, "-c", _WRITE, name, str(folder), *map(str, sides)], check=True, capture_output=True)
     return [Seen(**np.load(folder / f"seen{side}.npz")) for side in sides]
+
+
+_RUN = """
+import sys
+import mxnet as mx, numpy as np
+folder, dtype = sys.argv[1], sys.argv[2]
+images = mx.nd.array(np.load(folder + "/images.npy"), dtype=dtype)
+network = mx.gluon.SymbolBlock.imports(folder + "/model-symbol.json", ["data"], folder + "/model-0000.params")
+network.cast(dtype)
+given = network(images)
+given = given if isinstance(given, list) else [given]
+np.savez(folder + "/given.npz", **{str(place): value.asnumpy() for place, value in enumerate(given)})
+"""
+
+
+def run_symbol(folder: Path, images: NDArray[Any], dtype: str = "float32") -> list[NDArray[Any]]:
+    """The outputs of a port's files, as MXNet runs them."""
+    np.save(folder / "images.npy", images)
+    found = subprocess.run([PYTHON, "-c", _RUN, str(folder), dtype], capture_output=True, text=True)
+    assert not found.returncode, found.stderr[-3000:]
+    given = np.load(folder / "given.npz")
+    return [given[str(place)] for place in range(len(given.files))]

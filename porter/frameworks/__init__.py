@@ -125,15 +125,16 @@ class Destination(Protocol):
 
 if TYPE_CHECKING:
     from porter.frameworks.caffe import destination as caffe
+    from porter.frameworks.mxnet import destination as mxnet
     from porter.frameworks.numpy import engine as numpy
     from porter.frameworks.onnx import destination as onnx
     from porter.frameworks.tf import destination as tf
     from porter.frameworks.torch import destination as torch
 
-    _destinations: tuple[Destination, ...] = (caffe, onnx, tf, torch)
+    _destinations: tuple[Destination, ...] = (caffe, mxnet, onnx, tf, torch)
     _engine: Engine = numpy  # a destination's is compared where it names it
 
-DESTINATION_NAMES = ("tf", "torch", "onnx", "caffe")
+DESTINATION_NAMES = ("tf", "torch", "onnx", "caffe", "mxnet")
 """Folders here with a destination.py, as `--to` names them."""
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""

@@ -9,7 +9,7 @@ from porter.formats.format import Content, Format, reader, starts_with
 
 _SYMBOL = re.compile(r'\s*\{\s*"nodes"\s*:\s*\[')
 _LIST = (0x112).to_bytes(8, "little")
-"""kMXAPINDArrayListMagic (src/ndarray/ndarray.cc)."""
+"""kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
 
 
 def _is_symbol(content: Content) -> bool:

@@ -1,15 +1,18 @@
-"""The arrays of a .params file, by name (src/ndarray/ndarray.cc, NDArray::Save and Load)."""
+"""The arrays of a .params file, by name (src/ndarray/ndarray.cc, NDArray::Save and Load): read and written."""
 
 from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.limits import MOST_NODES
 
+LIST = 0x112
+"""With which a file begins: kMXAPINDArrayListMagic (src/c_api/c_api.cc)."""
 _V1, _V2, _V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _TYPES = ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8")
 """By mshadow's type flags."""
@@ -82,3 +85,16 @@ def _array(reader: _Reader) -> Array:
         raise ValueError("an array has a type or a size that is none")
     dtype, size = np.dtype(_TYPES[type]), math.prod(shape)
     return np.frombuffer(reader.data, dtype, size, reader.take(size * dtype.itemsize)).reshape(shape)
+
+
+def arrays_parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+    """The bytes of a .params with these arrays, in the layout of MXNet 1.0 and later. An array has axes."""
+    yield struct.pack("<QQQ", LIST, 0, len(arrays))
+    for array in arrays.values():
+        kind = array.dtype.newbyteorder("<")
+        yield struct.pack(f"<IiI{array.ndim}q", _V2, 0, array.ndim, *array.shape)
+        yield struct.pack("<iii", 1, 0, _TYPES.index(kind.str))  # in the memory of CPU 0
+        yield np.ascontiguousarray(array, kind).data.cast("B")
+    yield struct.pack("<Q", len(arrays))
+    for name in arrays:
+        yield struct.pack("<Q", len(name.encode())) + name.encode()

@@ -1,1 +1,1 @@
-"""MXNet. It is never run: porter's own engine runs its graphs."""
+"""MXNet. It is never run: porter's own engine runs its symbols."""

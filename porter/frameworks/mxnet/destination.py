@@ -1,0 +1,26 @@
+"""MXNet's ports: a symbol as JSON, and its arrays. See porter.frameworks.Destination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from porter.frameworks.mxnet import engine
+from porter.frameworks.mxnet.layout import CAPABILITIES as CAPABILITIES, MODEL_FILE as MODEL_FILE
+from porter.frameworks.mxnet.port_files import read_port as read_port, write as write
+from porter.frameworks.mxnet.symbol import fillings as fillings
+from porter.graph.plan import Plan
+
+if TYPE_CHECKING:
+    from porter.frameworks import PortEngine
+
+NAME = "mxnet"
+INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
+PACKAGE = "numpy"
+NAMES_LAYERS = False
+ENGINE: PortEngine = engine
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """Empty: a symbol is not code, and `read_port` compares it with the plan."""
+    return {}

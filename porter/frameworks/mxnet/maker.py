@@ -1,0 +1,138 @@
+"""Makes the nodes of one symbol, with what each of its variables holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.filegraph.names import Names
+from porter.graph import Shape, Tensors
+from porter.graph.ops import channels_in, is_map
+from porter.padding import Pads
+
+Attribute: TypeAlias = bool | int | float | str | Sequence[int]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A variable that holds a tensor of the port, in this shape."""
+
+    path: str
+    role: str
+    shape: tuple[int, ...]
+
+
+Held: TypeAlias = Trained | Array
+
+
+@dataclass
+class SymbolMaker:
+    """Nodes in the order in which they are made, as the symbol's JSON has them.
+
+    Attributes:
+        shapes: of every path, for the sizes of input that the symbol takes.
+        tensors: the shapes of those of every path, by role.
+        taken: names of nodes and variables.
+        values: the name of the node that gives the value of each path.
+        held: by variable.
+        states: the variables that are no arguments: MXNet updates them in training.
+    """
+
+    shapes: Mapping[str, Shape]
+    tensors: Mapping[str, Tensors]
+    taken: Names
+    values: dict[str, str]
+    held: dict[str, Held] = field(default_factory=dict)
+    states: set[str] = field(default_factory=set)
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def name(self, wanted: str) -> str:
+        """`wanted`, or the first variation of it that nothing has."""
+        return self.taken.take(wanted)
+
+    def node(self, op: str, name: str, *inputs: str, **attributes: Attribute) -> str:
+        """Adds a node and returns its name, which is its value's. A path in `inputs` stands for the value of that path."""
+        sources = [[self.place(source), 0, 0] for source in inputs]
+        words = {key: _said(value) for key, value in attributes.items()}
+        self._places[name] = len(self.nodes)
+        self.nodes.append({"op": op, "name": name} | ({"attrs": words} if words else {}) | {"inputs": sources})
+        return name
+
+    def place(self, source: str) -> int:
+        """That of a path's value, or of a node or variable, among all nodes."""
+        return self._places[self.values.get(source, source)]
+
+    def variable(self, name: str, held: Held, *, state: bool = False) -> str:
+        """Adds a variable and returns its name."""
+        name = self.name(name)
+        self.held[name] = held
+        self.states |= {name} if state else set()
+        return self.node("null", name)
+
+    def trained(self, path: str, name: str, *roles: str) -> list[str]:
+        """Variables of the tensors of a path of these roles, without those that it lacks, for the node `name`."""
+        shapes = self.tensors.get(path, {})
+        return [self.variable(f"{name}_{NAMES[role]}", Trained(path, role, shapes[role])) for role in roles if role in shapes]
+
+    def channels(self, path: str) -> int:
+        return channels_in(self.shapes[path])
+
+    def along_channels(self, path: str) -> tuple[int, ...]:
+        """The shape of one number for each channel of a path's value."""
+        return (1, self.channels(path), *((1, 1) if is_map(self.shapes[path]) else ()))
+
+    def cropped(self, name: str, source: str, pads: Pads) -> str:
+        """A map without so many rows and columns at its top, bottom, left and right."""
+        for axis, (before, after) in ((2, pads[:2]), (3, pads[2:])):
+            last = axis == 3 or not any(pads[2:])
+            if before or after:
+                own = name if last else self.name(f"{name}_rows")
+                source = self.node("slice_axis", own, source, axis=axis, begin=before, end=-after if after else "None")
+        return source
+
+    def padded(self, name: str, source: str, pads: Pads, fill: float = 0.0, mode: str = "constant") -> str:
+        return self.node("Pad", name, source, mode=mode, pad_width=(0, 0, 0, 0, *pads), constant_value=fill)
+
+    def moved(self, name: str, source: str, pads: Pads) -> str:
+        """A map between pads of zeros, or without as many cells where they are negative."""
+        top, bottom, left, right = (max(-pad, 0) for pad in pads)
+        more, less = tuple(max(pad, 0) for pad in pads), (top, bottom, left, right)
+        if any(less):
+            source = self.cropped(self.name(f"{name}_cut") if any(more) else name, source, less)
+        return self.padded(name, source, (more[0], more[1], more[2], more[3])) if any(more) else source
+
+    def chosen(self, name: str, source: str, kernel: Array, stride: Sequence[int] = (1, 1), groups: int = 1) -> str:
+        """Sums over channels, as of a convolution of one cell: filters x channels of a group."""
+        if not is_map(self.shapes.get(source, (0, 0, 0))):
+            weight = self.variable(f"{name}_weight", kernel)
+            return self.node("FullyConnected", name, source, weight, num_hidden=len(kernel), no_bias=True)
+        weight, own = self.variable(f"{name}_weight", kernel[:, :, None, None]), {"num_filter": len(kernel), "num_group": groups}
+        return self.node("Convolution", name, source, weight, kernel=(1, 1), stride=stride, no_bias=True, **own)
+
+    def filled(self, name: str, source: str, number: float) -> str:
+        """A value of the shape of another, with `number` everywhere."""
+        return self.node(
+            "_plus_scalar", name, self.node("_mul_scalar", self.name(f"{name}_zero"), source, scalar=0.0), scalar=number
+        )
+
+
+NAMES = {
+    **{"kernel": "weight", "bias": "bias", "gamma": "gamma", "beta": "beta", "alpha": "gamma"},
+    **{"mean": "moving_mean", "variance": "moving_var"},
+}
+"""MXNet's names of tensors, by role."""
+
+
+def ones(*shape: int) -> Array:
+    return np.ones(shape)
+
+
+def _said(value: Attribute) -> str:
+    if isinstance(value, bool | int | float | str):
+        return str(value)
+    return f"({', '.join(map(str, value))}{',' if len(value) == 1 else ''})"

@@ -1,0 +1,286 @@
+"""How MXNet says each op that it has: its operators, of which the last has the op's path. Windowed ops are in
+porter.frameworks.mxnet.sites.
+
+A few ops are compositions that are exact in every number, such as channels that a convolution of zeros and ones chooses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from porter.base.errors import GraphError
+from porter.frameworks.mxnet.maker import Attribute, Held, SymbolMaker, Trained, ones
+from porter.frameworks.mxnet.sites import filters, sides
+from porter.graph import Node, Op, ops
+from porter.graph.ops import is_map
+from porter.padding import less
+
+Spelling: TypeAlias = Callable[[SymbolMaker, Node, Any], object]
+ELSEWHERE = "port it to torch, tf or onnx, or end a file's graph before it with --outputs"
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def _plain(op: str, stated: Callable[[Any], Mapping[str, Attribute]] = lambda op: {}, *roles: str) -> Spelling:
+    """One node of the values that the op takes, and of its tensors of these roles."""
+
+    def spelling(maker: SymbolMaker, node: Node, said: Op) -> None:
+        name = maker.values[node.path]
+        maker.node(op, name, *node.inputs, *maker.trained(node.path, name, *roles), **stated(said))
+
+    return spelling
+
+
+def _in_turn(alike: str, other: str) -> Spelling:
+    """A node of two values for each value after the first: `alike` where they have one shape."""
+
+    def spelling(maker: SymbolMaker, node: Node, op: Op) -> None:
+        *before, last = node.inputs
+        kind, name = alike if len({maker.shapes[path] for path in node.inputs}) == 1 else other, maker.values[node.path]
+        first = reduce(lambda value, path: maker.node(kind, maker.name(f"{name}_part"), value, path), before)
+        maker.node(kind, name, first, last)
+
+    return spelling
+
+
+def _by_channel(maker: SymbolMaker, node: Node, *steps: tuple[str, Held | None]) -> None:
+    """Operators of a value and of one number for each channel."""
+    name, (value,), held = maker.values[node.path], node.inputs, [step for step in steps if step[1] is not None]
+    for place, (kind, numbers) in enumerate(held, 1):
+        assert numbers is not None
+        variable = maker.variable(f"{name}_{kind.removeprefix('broadcast_')}", numbers)
+        value = maker.node(kind, name if place == len(held) else maker.name(f"{name}_scaled"), value, variable)
+
+
+def _channel_scale(maker: SymbolMaker, node: Node, op: ops.ChannelScale) -> None:
+    shape = maker.along_channels(node.path)
+    beta = Trained(node.path, "beta", shape) if op.bias else None
+    _by_channel(maker, node, ("broadcast_mul", Trained(node.path, "gamma", shape)), ("broadcast_add", beta))
+
+
+def _affine(maker: SymbolMaker, node: Node, op: ops.Affine) -> None:
+    if len(op.scale) == len(op.offset) == 1:
+        name, (source,) = maker.values[node.path], node.inputs
+        if op.offset == (0,):
+            maker.node("_mul_scalar", name, source, scalar=op.scale[0])
+            return
+        if op.scale != (1,):
+            source = maker.node("_mul_scalar", maker.name(f"{name}_scaled"), source, scalar=op.scale[0])
+        maker.node("_plus_scalar", name, source, scalar=op.offset[0])
+        return
+    shape = maker.along_channels(node.path)
+    scale, offset = (
+        np.broadcast_to(np.reshape(numbers, (1, -1, *(1,) * (len(shape) - 2))), shape) for numbers in (op.scale, op.offset)
+    )
+    _by_channel(maker, node, ("broadcast_mul", scale), ("broadcast_add", offset))
+
+
+def _batch_norm(maker: SymbolMaker, node: Node, op: ops.BatchNorm) -> None:
+    path, name, channels = node.path, maker.values[node.path], maker.channels(node.path)
+    held = {
+        "gamma": Trained(path, "gamma", (channels,)) if op.scale else ones(channels),
+        "beta": Trained(path, "beta", (channels,)) if op.center else np.zeros(channels),
+    }
+    arguments = [maker.variable(f"{name}_{role}", numbers) for role, numbers in held.items()]
+    roles = (("mean", "moving_mean"), ("variance", "moving_var"))
+    states = [maker.variable(f"{name}_{own}", Trained(path, role, (channels,)), state=True) for role, own in roles]
+    stated: dict[str, Attribute] = {"eps": op.epsilon, "momentum": round(1 - op.momentum, 9), "fix_gamma": not op.scale}
+    maker.node("BatchNorm", name, *node.inputs, *arguments, *states, **stated)
+
+
+def _instance_norm(maker: SymbolMaker, node: Node, op: ops.GroupNorm) -> None:
+    path, name, channels = node.path, maker.values[node.path], maker.channels(node.path)
+    if op.groups != channels or not is_map(maker.shapes[path]):
+        raise GraphError("porter writes MXNet's InstanceNorm, not norms of several channels", where=path, next=ELSEWHERE)
+    gamma: Held = Trained(path, "gamma", (channels,)) if op.scale else ones(channels)
+    beta: Held = Trained(path, "beta", (channels,)) if op.center else np.zeros(channels)
+    held = maker.variable(f"{name}_gamma", gamma), maker.variable(f"{name}_beta", beta)
+    maker.node("InstanceNorm", name, *node.inputs, *held, eps=op.epsilon)
+
+
+def _response_norm(maker: SymbolMaker, node: Node, op: ops.LocalResponseNorm) -> None:
+    if op.size % 2 == 0:
+        raise GraphError(f"MXNet's LRN takes an odd number of channels, not {op.size}", where=node.path, next=ELSEWHERE)
+    numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "knorm": op.bias}
+    maker.node("LRN", maker.values[node.path], *node.inputs, nsize=op.size, **numbers)
+
+
+def _softplus(maker: SymbolMaker, node: Node, op: ops.Softplus) -> None:
+    if not op.cut:
+        raise GraphError("MXNet's softrelu is x above 20, not log(1 + exp(x))", where=node.path, next=ELSEWHERE)
+    maker.node("Activation", maker.values[node.path], *node.inputs, act_type="softrelu")
+
+
+def _gelu(maker: SymbolMaker, node: Node, op: ops.Gelu) -> None:
+    if op.approximate:
+        raise GraphError("MXNet's GELU is the exact one, not that of a tanh", where=node.path, next=ELSEWHERE)
+    maker.node("LeakyReLU", maker.values[node.path], *node.inputs, act_type="gelu")
+
+
+def _swish(maker: SymbolMaker, node: Node, op: ops.Swish) -> None:
+    name = maker.values[node.path]
+    share = maker.node("Activation", maker.name(f"{name}_share"), *node.inputs, act_type="sigmoid")
+    maker.node("elemwise_mul", name, *node.inputs, share)
+
+
+def _hard_swish(maker: SymbolMaker, node: Node, op: ops.HardSwish) -> None:
+    name, (source,) = maker.values[node.path], node.inputs
+    moved = maker.node("_plus_scalar", maker.name(f"{name}_moved"), source, scalar=3.0)
+    cut = maker.node("clip", maker.name(f"{name}_cut"), moved, a_min=0.0, a_max=6.0)
+    maker.node("_div_scalar", name, maker.node("elemwise_mul", maker.name(f"{name}_product"), source, cut), scalar=6.0)
+
+
+def _global_pool(kind: str) -> Spelling:
+    def spelling(maker: SymbolMaker, node: Node, op: ops.GlobalAvgPool | ops.GlobalMaxPool) -> None:
+        name = maker.values[node.path]
+        pooled = maker.node(
+            "Pooling",
+            name if op.keep else maker.name(f"{name}_cell"),
+            *node.inputs,
+            pool_type=kind,
+            global_pool=True,
+            kernel=(1, 1),
+        )
+        if not op.keep:
+            maker.node("Flatten", name, pooled)
+
+    return spelling
+
+
+def _reduce(maker: SymbolMaker, node: Node, op: ops.Reduce) -> None:
+    if op.function == "norm":
+        raise GraphError("porter writes no norm along an axis for MXNet", where=node.path, next=ELSEWHERE)
+    axis = 1 + ("channels", "rows", "columns").index(op.axis)
+    maker.node(op.function, maker.values[node.path], *node.inputs, axis=(axis,), keepdims=True)
+
+
+def _flatten(maker: SymbolMaker, node: Node, op: ops.Flatten) -> None:
+    name, (source,) = maker.values[node.path], node.inputs
+    if op.order == "HWC" and (op.rows, op.columns) != (1, 1):
+        source = maker.node("transpose", maker.name(f"{name}_channels_last"), source, axes=(0, 2, 3, 1))
+    maker.node("Flatten", name, source)
+
+
+def _extended(maker: SymbolMaker, node: Node, op: ops.ExtendMap) -> None:
+    if op.mode not in ("edge", "reflect"):
+        raise GraphError(f"MXNet's Pad knows no mode {op.mode}", where=node.path, next=ELSEWHERE)
+    maker.padded(maker.values[node.path], node.inputs[0], op.pads, mode=op.mode)
+
+
+def _of_channels(maker: SymbolMaker, node: Node, places: list[int | None]) -> None:
+    """Channels of a value, or zeros: sums with one factor of one each."""
+    kernel = np.zeros((len(places), maker.channels(node.inputs[0])))
+    for to, place in enumerate(places):
+        if place is not None:
+            kernel[to, place] = 1
+    maker.chosen(maker.values[node.path], node.inputs[0], kernel)
+
+
+def _sliced(maker: SymbolMaker, node: Node, op: ops.SliceChannels) -> None:
+    if op.step == 1:
+        maker.node("slice_axis", maker.values[node.path], *node.inputs, axis=1, begin=op.start, end=op.stop)
+    else:
+        _of_channels(maker, node, list(op.channels))
+
+
+def _padded_channels(maker: SymbolMaker, node: Node, op: ops.PadChannels) -> None:
+    _of_channels(maker, node, [*[None] * op.before, *range(maker.channels(node.inputs[0])), *[None] * op.after])
+
+
+def _shuffled(maker: SymbolMaker, node: Node, op: ops.ChannelShuffle) -> None:
+    places = np.arange(maker.channels(node.path)).reshape(op.groups, -1).T.ravel()
+    _of_channels(maker, node, [int(place) for place in places])
+
+
+def _transposed(maker: SymbolMaker, node: Node, op: ops.ConvTranspose) -> None:
+    """What is cut alike from both sides are its pads; anything else is cut, or added, behind it."""
+    path, name, (top, bottom, left, right) = node.path, maker.values[node.path], op.cut
+    alike = (top, left) == (bottom, right) and min(op.cut) >= 0
+    late = op.bias and min(op.cut) < 0  # cells that only the bias reaches
+    stated = sides(op.window, op.cut if alike else (0, 0, 0, 0)) | filters(op.filters, op.groups, op.bias and not late)
+    held = maker.trained(path, name, "kernel", *([] if late else ["bias"]))
+    whole = maker.node("Deconvolution", name if alike else maker.name(f"{name}_whole"), *node.inputs, *held, **stated)
+    if not alike:
+        moved = maker.moved(maker.name(f"{name}_moved") if late else name, whole, less((0, 0, 0, 0), op.cut))
+        if late:
+            bias = maker.variable(f"{name}_bias", Trained(path, "bias", maker.along_channels(path)))
+            maker.node("broadcast_add", name, moved, bias)
+
+
+def _spread(maker: SymbolMaker, node: Node, kernel: Any, groups: int) -> None:
+    """A transposed convolution whose windows stand side by side, of zeros and ones."""
+    name, window = maker.values[node.path], kernel.shape[2:]
+    stated: dict[str, Attribute] = {"kernel": window, "stride": window, **filters(kernel.shape[1] * groups, groups, False)}
+    maker.node("Deconvolution", name, *node.inputs, maker.variable(f"{name}_weight", kernel), **stated)
+
+
+def _depth_to_space(maker: SymbolMaker, node: Node, op: ops.DepthToSpace) -> None:
+    channels, block = maker.channels(node.inputs[0]), op.block
+    places = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
+    kernel = np.zeros((channels, channels // block**2, block, block))
+    for (row, column, filter), place in np.ndenumerate(places if op.order == "DCR" else places.transpose(1, 2, 0)):
+        kernel[place, filter, row, column] = 1
+    _spread(maker, node, kernel, 1)
+
+
+def _upsampled(maker: SymbolMaker, node: Node, op: ops.Upsample) -> None:
+    channels = maker.channels(node.path)
+    _spread(maker, node, np.ones((channels, 1, op.rows, op.columns)), channels)
+
+
+def _clip(low: float, high: float) -> Mapping[str, Attribute]:
+    return {"a_min": low if math.isfinite(low) else -_LARGEST, "a_max": high if math.isfinite(high) else _LARGEST}
+
+
+PLAIN: Mapping[type[Op], Spelling] = {
+    ops.ConvTranspose: _transposed,
+    ops.GlobalAvgPool: _global_pool("avg"),
+    ops.GlobalMaxPool: _global_pool("max"),
+    ops.Reduce: _reduce,
+    ops.Dense: _plain("FullyConnected", lambda op: {"num_hidden": op.units, "no_bias": not op.bias}, "kernel", "bias"),
+    ops.BatchNorm: _batch_norm,
+    ops.GroupNorm: _instance_norm,
+    ops.LocalResponseNorm: _response_norm,
+    ops.ChannelScale: _channel_scale,
+    ops.Affine: _affine,
+    ops.Relu: _plain("Activation", lambda op: {"act_type": "relu"}),
+    ops.Relu6: _plain("clip", lambda op: _clip(0.0, 6.0)),
+    ops.Clip: _plain("clip", lambda op: _clip(op.low, op.high)),
+    ops.LeakyRelu: _plain("LeakyReLU", lambda op: {"act_type": "leaky", "slope": op.slope}),
+    ops.PRelu: _plain("LeakyReLU", lambda op: {"act_type": "prelu"}, "alpha"),
+    ops.Elu: _plain("LeakyReLU", lambda op: {"act_type": "elu", "slope": op.alpha}),
+    ops.Selu: _plain("LeakyReLU", lambda op: {"act_type": "selu"}),
+    ops.Gelu: _gelu,
+    ops.Sigmoid: _plain("Activation", lambda op: {"act_type": "sigmoid"}),
+    ops.Tanh: _plain("Activation", lambda op: {"act_type": "tanh"}),
+    ops.Softplus: _softplus,
+    ops.Softsign: _plain("Activation", lambda op: {"act_type": "softsign"}),
+    ops.HardSigmoid: _plain("hard_sigmoid", lambda op: {"alpha": op.slope, "beta": op.offset}),
+    ops.Swish: _swish,
+    ops.HardSwish: _hard_swish,
+    ops.Softmax: _plain("softmax", lambda op: {"axis": 1}),
+    ops.Add: _in_turn("elemwise_add", "broadcast_add"),
+    ops.Multiply: _in_turn("elemwise_mul", "broadcast_mul"),
+    ops.Divide: _in_turn("elemwise_div", "broadcast_div"),
+    ops.Maximum: _in_turn("broadcast_maximum", "broadcast_maximum"),
+    ops.Minimum: _in_turn("broadcast_minimum", "broadcast_minimum"),
+    ops.Concat: lambda maker, node, op: maker.node(
+        "Concat", maker.values[node.path], *node.inputs, dim=1, num_args=len(node.inputs)
+    ),
+    ops.Identity: _plain("_mul_scalar", lambda op: {"scalar": 1.0}),
+    ops.Flatten: _flatten,
+    ops.AsMap: _plain("Reshape", lambda op: {"shape": (0, 0, 1, 1)}),
+    ops.PadMap: lambda maker, node, op: maker.padded(maker.values[node.path], node.inputs[0], op.pads, op.fill),
+    ops.ExtendMap: _extended,
+    ops.Crop: lambda maker, node, op: maker.cropped(maker.values[node.path], node.inputs[0], op.pads),
+    ops.PadChannels: _padded_channels,
+    ops.SliceChannels: _sliced,
+    ops.ChannelShuffle: _shuffled,
+    ops.DepthToSpace: _depth_to_space,
+    ops.Upsample: _upsampled,
+}
+"""Ops without a padding site that MXNet has, or of which its operators compose the same numbers."""
