@@ -15,6 +15,7 @@ from porter.formats import (
     safetensors,
     tf_checkpoint,
     tf_graph,
+    tfjs,
     tflite,
     torch,
     torch7,
@@ -35,6 +36,7 @@ READABLE: tuple[Format, ...] = (
     *npz.FORMATS,
     *caffe.FORMATS,
     *mxnet.FORMATS,
+    *tfjs.FORMATS,
     *tflite.FORMATS,
     *torch7.FORMATS,
 )

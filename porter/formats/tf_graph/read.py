@@ -42,15 +42,24 @@ def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None
         UsageError: the graph lacks one of `outputs`.
         MissingFramework: TensorFlow is not installed.
     """
-    refuse = _refusal(path)
     graph = parse(path, import_tensorflow().compat.v1.GraphDef(), most_parts=_MOST_PARTS)
+    return read_definition(Checkpoint(path, "frozen-graph", "tf", {}), graph, outputs, size)
+
+
+def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size: Size | None) -> Checkpoint:
+    """As `read_frozen_graph`, of a GraphDef.
+
+    Args:
+        stored: the file, with the values of nodes whose constants are not in the graph.
+    """
+    path, refuse = stored.path, _refusal(stored.path)
     called = _in_order(parse_nodes(graph.node, refuse), refuse)
     inlined = inline_functions(called, graph.library.function, refuse)
     nodes = inlined.nodes
     image, notes = _image(nodes, image_inputs(called))
     budget = most_bytes(path.stat().st_size)
     if image is None:
-        return Checkpoint(path, "frozen-graph", "tf", _constants(nodes, budget, refuse), notes)
+        return replace(stored, tensors={**_constants(nodes, budget, refuse), **stored.tensors}, notes=notes)
     plain = _in_order(nodes, refuse)
     ends = _named(outputs, plain, inlined.moved, image) if outputs else _ends(plain, called, inlined.moved, image)
     ended = [name for name, _ in ends]
@@ -58,8 +67,9 @@ def read_frozen_graph(path: Path, outputs: Sequence[str] = (), size: Size | None
     if unfrozen:
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
         raise FileError(message, where=str(path), next="name the checkpoint beside it")
-    found, tensors = read_graph(PlainGraph(nodes, {}, image, ends, budget, size), refuse)
-    return Checkpoint(path, "frozen-graph", "tf", tensors, (*notes, _span(image, ends)), graph=found)
+    variables = {name: array for name, array in stored.tensors.items() if name in nodes}
+    found, tensors = read_graph(PlainGraph(nodes, variables, image, ends, budget, size), refuse)
+    return replace(stored, tensors=tensors, notes=(*notes, _span(image, ends)), graph=found)
 
 
 def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:

@@ -1,0 +1,74 @@
+"""What TensorFlow.js's converter fused, as TensorFlow's ops: a convolution, its bias and its activation are one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+_KEPT = {
+    "_FusedConv2D": ("Conv2D", ("T", "strides", "padding", "dilations", "data_format", "explicit_paddings")),
+    "FusedDepthwiseConv2dNative": ("DepthwiseConv2dNative", ("T", "strides", "padding", "dilations", "data_format")),
+    "_FusedMatMul": ("MatMul", ("T", "transpose_a", "transpose_b")),
+}
+"""By the fused op: the first one of it, and its attributes."""
+_FLOAT = 1
+"""types.proto: what a node has that leaves its type out."""
+_OF_ONE = frozenset({"Relu", "Relu6", "Elu", "Sigmoid", "Tanh", "LeakyRelu"})
+
+
+def unfuse(graph: Any) -> None:
+    """Replaces the fused nodes of a GraphDef. The last of the nodes that replace one has its name.
+
+    Raises:
+        ValueError: a node fuses what porter does not know.
+    """
+    nodes = [made for node in graph.node for made in _parts(node, type(node))]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _parts(node: Any, kind: Any) -> Iterator[Any]:
+    if node.op == "Prelu":
+        yield from _slopes(node, node.input[0], node.input[1], kind)
+        return
+    if node.op not in _KEPT:
+        yield node
+        return
+    op, kept = _KEPT[node.op]
+    steps = [text.decode("utf-8", "replace") for text in node.attr["fused_ops"].list.s]
+    further = list(node.input[2:])
+    if steps[:1] != ["BiasAdd"] or len(steps) > 2 or len(further) < len({*steps} & {"BiasAdd", "Prelu"}):
+        raise ValueError(f"'{node.name}' fuses {', '.join(steps) or 'nothing'}, which TensorFlow.js does not run")
+    made = kind(name=f"{node.name}/{op}", op=op, input=node.input[:2])
+    for name in kept:
+        if name in node.attr:
+            made.attr[name].CopyFrom(node.attr[name])
+    yield made
+    for place, step in enumerate(steps, 1):
+        name, before = node.name if place == len(steps) else f"{node.name}/{step}", made.name
+        if step == "Prelu":
+            yield from _slopes(kind(name=name, attr={"T": node.attr["T"]}), before, further.pop(0), kind)
+            made = kind(name=name)
+            continue
+        if step not in (*_OF_ONE, "BiasAdd"):
+            raise ValueError(f"'{node.name}' fuses {step}, which porter does not read")
+        made = kind(name=name, op=step, input=[before, further.pop(0)] if step == "BiasAdd" else [before])
+        made.attr["T"].type = node.attr["T"].type or _FLOAT
+        if step == "LeakyRelu":
+            made.attr["alpha"].CopyFrom(node.attr["leakyrelu_alpha"])
+        yield made
+
+
+def _slopes(node: Any, value: str, alpha: str, kind: Any) -> Iterator[Any]:
+    """Relu(x) - alpha * Relu(-x), under the name of the node."""
+    steps = (
+        ("positive", "Relu", [value]),
+        ("opposite", "Neg", [value]),
+        ("below", "Relu", [f"{node.name}/opposite"]),
+        ("scaled", "Mul", [alpha, f"{node.name}/below"]),
+        ("", "Sub", [f"{node.name}/positive", f"{node.name}/scaled"]),
+    )
+    for word, op, inputs in steps:
+        made = kind(name=f"{node.name}/{word}".rstrip("/"), op=op, input=inputs)
+        made.attr["T"].type = node.attr["T"].type or _FLOAT
+        yield made

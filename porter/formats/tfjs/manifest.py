@@ -1,0 +1,73 @@
+"""The weights of a model.json: groups of shards, in which tensors stand one after the other (tfjs-core/src/io/io_utils.ts)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.formats.limits import MOST_NODES, most_bytes
+
+_KINDS = {"float32": "<f4", "float16": "<f2", "int32": "<i4", "uint8": "|u1", "uint16": "<u2", "bool": "|b1"}
+_MOST_AXES = 16
+
+
+def shards(stated: Sequence[Any], folder: Path) -> list[list[Path]]:
+    """The files of each group, which are in the folder of the model.
+
+    Raises:
+        ValueError: they are elsewhere, or not there.
+    """
+    found = []
+    for group in stated:
+        paths = [PurePosixPath(str(path)) for path in group["paths"]]
+        outside = next((path for path in paths if path.is_absolute() or ".." in path.parts), None)
+        if outside is not None:
+            raise ValueError(f"its shard '{outside}' is not in its folder")
+        files = [folder / path for path in paths]
+        lacking = next((file.name for file in files if not file.is_file()), None)
+        if lacking is not None:
+            raise ValueError(f"its shard '{lacking}' is not beside it")
+        found.append(files)
+    return found
+
+
+def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> dict[str, Array]:
+    """The tensors by name; quantised ones, and those of half the width, as the float32 that TensorFlow.js makes of them.
+
+    Raises:
+        ValueError: a group does not hold what it states.
+    """
+    tensors: dict[str, Array] = {}
+    for group, paths in zip(stated, files, strict=True):
+        data = b"".join(path.read_bytes() for path in paths)
+        place, budget = 0, most_bytes(len(data))
+        for weight in group["weights"]:
+            name, shape = str(weight["name"]), tuple(int(size) for size in weight["shape"])
+            held = weight.get("quantization") or {}
+            kind = _KINDS.get(held.get("dtype") or weight["dtype"])
+            if kind is None or len(shape) > _MOST_AXES or min(shape, default=0) < 0 or len(tensors) > MOST_NODES:
+                raise ValueError(f"the weight '{name}' is {weight['dtype']} of shape {shape}, which porter does not read")
+            count = math.prod(shape)
+            if name in tensors or place + count * np.dtype(kind).itemsize > len(data):
+                raise ValueError(f"the weight '{name}' {'stands twice' if name in tensors else 'ends behind its shards'}")
+            array = np.frombuffer(data, kind, count, place).reshape(shape)
+            place += array.nbytes
+            budget -= 4 * count if held else 0
+            if budget < 0:
+                raise ValueError("its weights unpack to more than its shards can hold")
+            tensors[name] = _real(array, held, str(weight["dtype"])) if held else array
+    return tensors
+
+
+def _real(array: Array, held: dict[str, Any], dtype: str) -> Array:
+    """A quantised tensor as TensorFlow.js reads it: in double precision, then rounded to its type."""
+    if array.dtype.kind == "f":
+        return array.astype(np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = array.astype(np.float64) * float(held["scale"]) + float(held["min"])
+        return np.floor(found + 0.5).astype(np.int32) if dtype == "int32" else found.astype(np.float32)

@@ -1,0 +1,98 @@
+"""Reads TensorFlow.js's models: their weights, and their topology by the readers of Keras's configs and of TensorFlow's graphs."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import FileError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.limits import read_json
+from porter.formats.tfjs.manifest import read_weights, shards
+from porter.padding import Size
+
+_DAMAGED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, struct.error, OSError)
+_MOST_TEXT = 256 << 20
+
+
+def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+    """A model.json with the shards that it names, which are in its folder.
+
+    Args:
+        outputs: names of layers or nodes, at which the graph ends.
+        size: rows and columns, for a graph model that leaves them open.
+
+    Raises:
+        FileError: it is damaged, or a shard is missing.
+        UsageError: the graph lacks one of `outputs`.
+        MissingFramework: it is a graph model, and TensorFlow is not installed.
+    """
+    try:
+        if path.stat().st_size > _MOST_TEXT:
+            raise ValueError(f"it has more than {_MOST_TEXT >> 20} MiB")
+        stated = read_json(path.read_bytes())
+        manifest = stated.get("weightsManifest") or []
+        groups = shards(manifest, path.parent)
+        tensors = read_weights(manifest, groups)
+        topology = dict(stated.get("modelTopology") or {})
+        signature = stated.get("signature") or (stated.get("userDefinedMetadata") or {}).get("signature") or {}
+        ends = [str(end.get("name") or key) for key, end in (signature.get("outputs") or {}).items()]
+    except _DAMAGED as error:
+        raise _damaged(path, error) from None
+    files = (path, *dict.fromkeys(file for group in groups for file in group))
+    if isinstance(topology.get("node"), list):
+        return _graph_model(path, topology, tensors, (list(outputs) or ends, size), files)
+    return _layers_model(path, topology, tensors, outputs, files)
+
+
+def _damaged(path: Path, error: Exception) -> FileError:
+    message = f"the model is damaged: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
+    return FileError(message, where=str(path), next="fetch the model.json and its shards again")
+
+
+def _layers_model(
+    path: Path, topology: Mapping[str, Any], tensors: Mapping[str, Array], outputs: Sequence[str], files: tuple[Path, ...]
+) -> Checkpoint:
+    """Its config is Keras's, which TensorFlow.js writes as Keras 2 did."""
+    checkpoint = Checkpoint(path, "tfjs-layers", "tf", dict(tensors), files=files)
+    if not topology:
+        return checkpoint
+    from porter.formats.keras.graph import read_graph, with_graph
+
+    config = topology.get("model_config", topology)
+    try:
+        text = config if isinstance(config, str) else json.dumps(config)
+    except _DAMAGED as error:
+        raise _damaged(path, error) from None
+    version = str(topology.get("keras_version") or "")
+    return with_graph(checkpoint, read_graph(text, tensors, str(path), version if version[:1].isdigit() else "2.0", outputs))
+
+
+def _graph_model(
+    path: Path,
+    topology: Mapping[str, Any],
+    tensors: Mapping[str, Array],
+    asked: tuple[Sequence[str], Size | None],
+    files: tuple[Path, ...],
+) -> Checkpoint:
+    from porter.formats.tensorflow import import_tensorflow
+    from porter.formats.tf_graph.read import read_definition
+    from porter.formats.tfjs.fused import unfuse
+
+    tensorflow = import_tensorflow()
+    graph, as_json = tensorflow.compat.v1.GraphDef(), import_module("google.protobuf.json_format")
+    try:
+        as_json.ParseDict(topology, graph, ignore_unknown_fields=True)
+        unfuse(graph)
+        for node in graph.node:
+            if node.name in tensors and not is_floating(tensors[node.name]):
+                node.attr["value"].tensor.CopyFrom(tensorflow.make_tensor_proto(tensors[node.name]))
+    except (*_DAMAGED, as_json.Error) as error:
+        raise _damaged(path, error) from None
+    real = {name: array for name, array in tensors.items() if is_floating(array)}
+    return read_definition(Checkpoint(path, "tfjs-graph", "tf", real, files=files), graph, *asked)
