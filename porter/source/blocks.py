@@ -10,10 +10,14 @@ from porter.graph import Graph
 from porter.graph.blocks.find import find_blocks, renamed
 from porter.recipe.writing.steps import with_arguments
 
+_LONGEST_NAME = 100
+
 
 def with_blocks(file: Translated) -> tuple[Translated, Mapping[str, str]]:
     """The same graph under paths that show its blocks, whose uses say what differs between them; and each path's own in `file`."""
-    found = find_blocks(file.graph, file.names)
+    # A name of several layers, as converters join them to one that they fused, would make paths that port.json does not hold.
+    names = {path: name[-_LONGEST_NAME:].lstrip("/._") or name for path, name in file.names.items()}
+    found = find_blocks(file.graph, names)
     return _named(file, with_arguments(found.graph), found.paths), found.paths
 
 
