@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import porter
+from porter.base.errors import GraphError
 from porter.recipe import Member, Recipe, expand, find_recipe, layer_names, tap_names
 from tests.parity import expect_proof, zoos_reference
 from tests.recipe.recipes import all_recipes
@@ -53,11 +54,13 @@ CASES = {
     ("inception_v3", "timm"): TORCH,
     ("mnasnet_0.5", "torchvision"): BOTH,
     ("mnasnet_0.5", "timm"): TORCH,
+    ("mobilenet_v1", "caffe"): BOTH,
     ("mobilenet_v1_0.25", "keras"): BOTH,
     ("mobilenet_v1_0.25", "slim"): BOTH,
     ("mobilenet_v1_0.25", "tensornets"): TORCH,
     ("mobilenet_v1", "timm"): TORCH,
     ("mobilenet_v1", "timm_tf"): TORCH,
+    ("mobilenet_v2", "caffe"): BOTH,
     ("mobilenet_v2_0.35", "keras"): BOTH,
     ("mobilenet_v2_0.35", "slim"): TORCH,
     ("mobilenet_v2_0.35", "tensornets"): TORCH,
@@ -70,6 +73,7 @@ CASES = {
     ("mobilenet_v3_small_0.75", "timm_tf"): TORCH,
     ("resnet18", "torchvision"): BOTH,
     ("resnet18", "timm"): TORCH,
+    ("resnet50", "caffe"): BOTH,
     ("resnet50", "keras"): BOTH,
     ("resnet50", "slim"): BOTH,
     ("resnet50", "tensornets"): TORCH,
@@ -102,8 +106,11 @@ CASES = {
 FULL = {
     ("efficientnet_lite0", "timm"),
     ("inception_v3", "tensornets"),
+    ("mobilenet_v1", "caffe"),
+    ("mobilenet_v2", "caffe"),
     ("mobilenet_v3_small", "torchvision"),
     ("mobilenet_v3_small_0.5", "timm"),
+    ("resnet50", "caffe"),
     ("resnet50", "timm"),
     ("resnet200v2", "slim"),
     ("resnext50_32x4d", "tensornets"),
@@ -204,6 +211,24 @@ def test_port_computes_the_references_function(
             expect_proof(port, reference, size, silent)
             if not port.plan.fixed_by_pads:  # otherwise every size, or the only one that its layers take
                 break
+
+
+REFUSED = {"vit": "stem/cells: Caffe's layers take maps and features, not arrays of other axes"}
+"""What porter says of networks that Caffe cannot say, by architecture."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("variant", "zoo"), [pytest.param(*case, id="-".join(case)) for case in CASES])
+def test_port_to_caffe_computes_the_references_function(variant: str, zoo: str, recipes: Path, tmp_path: Path) -> None:
+    architecture, size = find_recipe(variant).architecture, OTHER_SIZES.get((variant, zoo), SMALL)
+    weights = published_like(tmp_path, variant, zoo, recipes, size)
+    settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": f"{size[0]}x{size[1]}"}
+    if architecture in REFUSED:
+        with pytest.raises(GraphError, match=REFUSED[architecture]):
+            porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings)
+        return
+    port = porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings).port
+    expect_proof(port, zoos_reference(variant, zoo, weights, recipes), size, SILENT.get((architecture, zoo), ()))
 
 
 def test_every_zoo_of_every_recipe_has_a_case() -> None:

@@ -14,6 +14,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names
 from porter.zoos.implementation import get_implementation
+from tests.caffe_files import zoo_files
 from tests.slim_files import slim_checkpoint, write_checkpoint
 from tests.support import source_checkpoint, standin_graph, standin_tensors
 from tests.tensornets_files import write_tensornets
@@ -31,6 +32,8 @@ def published_like(
         )
     if member.zoo.reference == "tensornets":
         return write_tensornets(folder / f"{variant}.npz", variant, recipes, size)
+    if member.zoo.framework == "caffe":
+        return zoo_files(folder, variant, 1.0, recipes)
     if member.zoo.framework == "jax":
         np.savez(folder / f"{variant}.npz", **source_checkpoint(variant, zoo_name, recipes=recipes).tensors)
         return folder / f"{variant}.npz"

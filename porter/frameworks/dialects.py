@@ -49,7 +49,7 @@ class Dialect(Protocol):
         """The inverse of `to_canonical`."""
 
 
-_DIALECTS = {name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "jax", "mxnet")}
+_DIALECTS = {name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "jax", "mxnet", "caffe")}
 
 
 def get_dialect(framework: str) -> Dialect:

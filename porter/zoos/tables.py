@@ -170,6 +170,7 @@ REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "torch": {"torchvision": TORCHVISION, "timm": TIMM, "timm_tf": TIMM_TF},
     "jax": {"timm_jax": TIMM_JAX},
     "mxnet": {},
+    "caffe": {},
 }
 """By framework and reference, the variants."""
 
@@ -181,5 +182,5 @@ STOCK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 models compute.
 """
 
-DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision", "jax": "vit_jax", "mxnet": "gluon"}
+DEFAULT_ZOOS: Mapping[str, str] = {"tf": "keras", "torch": "torchvision", "jax": "vit_jax", "mxnet": "gluon", "caffe": "caffe"}
 """By framework, the zoo that its name stands for after `--from`, and whose library has its stock classes."""

@@ -21,7 +21,7 @@ from tests.recipe.recipes import all_recipes
 
 TABLE = Path(__file__).with_name("meaning.txt")
 SWITCHES = {"fb", "stem_norm", "shortcut_from", "shortcut_norm", "stride_in", "biases", "normed_biases"}
-SWITCHES |= {"input_norm", "pointwise_biases", "relu6", "of_8", "expand_first", "head_bias"}
+SWITCHES |= {"input_norm", "pointwise_biases", "relu6", "of_8", "expand_first", "head_bias", "stem_bias", "halved_at"}
 """Options with which a graph can be that of resnet200v2, or of Gluon's. What they do is in the graph."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from porter.formats.format import Content, Format, reader
 
@@ -26,7 +27,8 @@ def _is_weights(content: Content) -> bool:
 
 
 _READ = reader("porter.formats.caffe.read", "read_caffe")
+_RUN: Mapping[str, str] = {"framework": "caffe", "engine": "numpy", "rows": "porter.formats.caffe.rows"}
 FORMATS = (
-    Format("caffe-net", "a Caffe net (.prototxt)", _is_net, _READ, engine="numpy", rows="porter.formats.caffe.rows"),
-    Format("caffe", "a .caffemodel of Caffe", _is_weights, _READ, engine="numpy", rows="porter.formats.caffe.rows"),
+    Format("caffe-net", "a Caffe net (.prototxt)", _is_net, _READ, **_RUN),
+    Format("caffe", "a .caffemodel of Caffe", _is_weights, _READ, **_RUN),
 )

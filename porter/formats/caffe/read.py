@@ -46,35 +46,36 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     """
     text, weights = _both(path)
     try:
-        net, stored = read_net(_text(text)), read_blobs(_bytes(weights, _MOST_BYTES))
+        net = read_net(_bytes(text, _MOST_TEXT).decode()) if text else None
+        stored = read_blobs(_bytes(weights, _MOST_BYTES))
     except (ValueError, OverflowError) as error:
         raise FileError(f"the model is damaged: {str(error)[:300]}", where=str(path), next="fetch both files again") from None
+    problem = net.problem if net else f"its layers are in a {_NET}, and there is none beside it"
+    if text is None or net is None or problem is not None:
+        note = f"read without the graph: {problem}"
+        return Checkpoint(path, "caffe", None, _without_net(stored), (note,), files=(text, weights) if text else ())
     tensors = _tensors(net, stored, weights)
-    if net.problem is not None:
-        every = {f"{name}/{place}": array for name, blobs in stored.items() for place, array in enumerate(blobs)}
-        return Checkpoint(path, "caffe", None, every, (f"read without the graph: {net.problem}",), files=(text, weights))
     graphs = [_graph(net, tensors, most_bytes(weights.stat().st_size), outputs, sizes) for sizes in (size, (None, None))]
     graph = replace(graphs[0], resizable=graphs[0].nodes == graphs[1].nodes, definition=text.read_bytes(), language="caffe")
     return Checkpoint(path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights))
 
 
-def _both(path: Path) -> tuple[Path, Path]:
-    found = []
+def _both(path: Path) -> tuple[Path | None, Path]:
+    """The net, which weights may lack, and the weights."""
+    found: list[Path] = []
     for suffix in (_NET, _WEIGHTS):
         others = sorted(path.parent.glob(f"*{suffix}"))
         deployed = [other for other in others if "deploy" in other.stem]
         beside = path if path.suffix == suffix else path.with_suffix(suffix)
         choices = [beside] if beside.is_file() else deployed if len(deployed) == 1 else others
+        if suffix == _NET and not choices:
+            return None, path
         if len(choices) != 1:
             have = "there is none" if not choices else f"there are {len(choices)}"
             what = "layers are in a .prototxt" if suffix == _NET else "weights are in a .caffemodel"
             raise FileError(f"a Caffe model's {what} beside it: {have}", where=str(path), next=f"name it {beside.name}")
         found.append(choices[0])
     return found[0], found[1]
-
-
-def _text(path: Path) -> str:
-    return _bytes(path, _MOST_TEXT).decode()
 
 
 def _bytes(path: Path, most: int) -> bytes:
@@ -85,7 +86,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:
     """The blobs of the net's layers by name. What Caffe kept with four axes before its blobs had shapes has those of its layer."""
-    found = {}
+    found: dict[str, Array] = {}
     for layer in net.layers:
         blobs = stored.get(layer.stated.word("name"), [])
         if len(blobs) < len(layer.blobs):
@@ -95,6 +96,19 @@ def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> 
             kernel = name.endswith("/0") and layer.op in _KERNELS
             dense = kernel and layer.op == "InnerProduct"
             found[name] = array.reshape(array.shape[-2:]) if dense else array if kernel else array.reshape(-1)
+    return found
+
+
+def _without_net(stored: Mapping[str, Sequence[Array]]) -> dict[str, Array]:
+    """All blobs by name. Three of a layer, of which the last is one number, are a batch norm's, and the last divides the others."""
+    found: dict[str, Array] = {}
+    for name, blobs in stored.items():
+        names = [f"{name}/{place}" for place in range(len(blobs))]
+        own = dict(zip(names, blobs, strict=True))
+        if len(blobs) == 3 and blobs[2].size == 1:
+            _, computed = _statistics(names, own)
+            own = dict(zip(names[:2], computed.values() or blobs[:2], strict=True))
+        found |= own
     return found
 
 
@@ -133,17 +147,23 @@ def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
 
 
 def _with_statistics(layer: Layer, tensors: Mapping[str, Array]) -> tuple[Layer, dict[str, Array]]:
-    """A norm that reads its mean and its variance. Caffe keeps sums, and what divides them as the third blob: by 0 both are 0
-    (batch_norm_layer.cpp).
+    """A norm that reads its mean and its variance, and those that are computed."""
+    names, computed = _statistics(layer.blobs[:3], tensors)
+    blobs = [*names, *layer.blobs[3:]]
+    return replace(layer, inputs=(*layer.inputs[: layer.values], *((name, 0) for name in blobs))), computed
+
+
+def _statistics(blobs: Sequence[str], tensors: Mapping[str, Array]) -> tuple[list[str], dict[str, Array]]:
+    """The names of a norm's mean and variance, and the two where they are computed. Caffe keeps sums, and what divides them as the
+    third blob: by 0 both are 0 (batch_norm_layer.cpp).
     """
-    mean, variance, factor = layer.blobs[:3]
+    *sums, factor = blobs
     divisor = float(tensors[factor].ravel()[0]) if tensors[factor].size else 0.0
     if divisor == 1:
-        return replace(layer, inputs=tuple(source for source in layer.inputs if source[0] != factor)), {}
+        return sums, {}
     by = 1 / divisor if divisor else 0.0
-    computed: dict[str, Array] = {f"{name} / {factor}": tensors[name].astype(np.float64) * by for name in (mean, variance)}
-    blobs = [*computed, *layer.blobs[3:]]
-    return replace(layer, inputs=(*layer.inputs[: layer.values], *((name, 0) for name in blobs))), computed
+    computed: dict[str, Array] = {f"{name} / {factor}": tensors[name].astype(np.float64) * by for name in sums}
+    return [*computed], computed
 
 
 def _value(walk: Walk[Layer], layer: Layer) -> Value:

@@ -175,6 +175,13 @@ def test_damaged_weights_are_one_error(tmp_path: Path) -> None:
             read_checkpoint(file)
         except FileError as error:
             assert str(file) in str(error) or str(weights) in str(error)
+    weights.write_bytes(data)
+    file.rename(tmp_path / "net.txt")
+    bare = read_checkpoint(weights)
+    factor = blobs(NET)["bn1"][2][0]
+    assert bare.graph is None and "bn1/2" not in bare.tensors and "there is none beside it" in bare.notes[0]
+    assert np.array_equal(bare.tensors["bn1/0"], blobs(NET)["bn1"][0].astype(float) * (1 / float(factor)))
+    (tmp_path / "net.txt").rename(file)
     weights.unlink()
     with pytest.raises(FileError, match=r"weights are in a \.caffemodel beside it: there is none \(name it model\.caffemodel\)"):
         read_checkpoint(file)

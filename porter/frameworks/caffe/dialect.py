@@ -1,0 +1,45 @@
+"""The names and the axis order of a .caffemodel. See porter.frameworks.dialects.Dialect.
+
+Blobs are called as porter's reader calls them: `conv1/0`. A batch norm is two layers: the one that a recipe names, which holds the
+statistics, and its Scale, whose name has `scale` in place of `bn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from porter.base.dtypes import Array
+from porter.graph import BatchNorm, Graph, Node, channels_of
+
+SEPARATOR = "/"
+AVERAGE_SUFFIX = None
+
+
+def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+    roles = node.op.tensors(channels_of(graph)[node.inputs[0]])
+    if isinstance(node.op, BatchNorm):
+        scale = layer.replace("bn", "scale", 1)
+        trained = [role for role in roles if role in ("gamma", "beta")]
+        statistics = {"mean": (f"{layer}/0",), "variance": (f"{layer}/1",)}
+        return statistics | {role: (f"{scale}/{place}",) for place, role in enumerate(trained)}
+    return {role: (f"{layer}/{place}",) for place, role in enumerate(roles)}
+
+
+def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+    """Empty: layers have names."""
+    return {}
+
+
+def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
+    """Empty: names are the user's own."""
+    return {}
+
+
+def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    """Axes have porter's order. Blobs of older files have four of them, of which the first are 1."""
+    shape = node.op.tensors(channels_of(graph)[node.inputs[0]])[role]
+    return array.reshape(shape) if array.shape == (1,) * (4 - len(shape)) + tuple(shape) else array
+
+
+def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
+    return array
