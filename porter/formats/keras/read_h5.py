@@ -13,7 +13,9 @@ from itertools import takewhile
 from pathlib import Path
 
 import h5py
+import numpy as np
 
+from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import hdf5
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
@@ -32,17 +34,14 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     which ends at `outputs` if any are named.
 
     Raises:
-        FileError: it is damaged or incomplete, lacks tensors, has kernels that Theano flipped, or a `model_config` that is none.
+        FileError: it is damaged or incomplete, lacks tensors, has kernels of Theano's that Keras does not turn, or a `model_config`
+            that is none.
         UsageError: the model lacks one of `outputs`.
     """
     with hdf5.open_hdf5(path) as file:
         whole = hdf5.has_child(file.root, "model_weights")
         group = hdf5.group_of(file, file.root, "model_weights") if whole else file.root
-        # Theano convolves, others correlate: its kernels are flipped in both directions (Keras 2's _need_convert_kernel).
-        if hdf5.text_attribute(file, group, "backend") == "theano":
-            raise file.refuse(
-                "the kernels were stored by Keras on Theano, which flips them", "load it in Keras 2 on TensorFlow and save it there"
-            )
+        flipped = hdf5.text_attribute(file, group, "backend") == "theano"
         names = hdf5.names_attribute(file, group, "layer_names")
         if hdf5.has_child(group, "top_level_model_weights"):
             names += ("top_level_model_weights",)
@@ -60,6 +59,9 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         ]
         tensors = hdf5.read_datasets(file, name_tensors(file, layers))
         notes = ["read under 'model_weights'"] if whole else []
+        if flipped:
+            tensors = _turned(file, tensors)
+            notes.append("its kernels are turned around, because Keras on Theano stored them for convolutions, not correlations")
         if hdf5.has_child(file.root, "optimizer_weights"):
             notes.append("ignored the optimiser's state")
     checkpoint = Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes))
@@ -70,6 +72,21 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     from porter.formats.keras.graph import read_graph, with_graph
 
     return with_graph(checkpoint, read_graph(config, tensors, str(path), version, outputs))
+
+
+def _turned(file: hdf5.Hdf5, tensors: Mapping[str, Array]) -> dict[str, Array]:
+    """The tensors with the kernels of Conv2D as TensorFlow has them: Theano's run over a map from their last cell to the first, and
+    Keras 2 turns those of a Conv2D when it loads them, but not those of depthwise and separable ones (keras/engine/saving.py).
+    """
+    other = next(
+        (name for name, array in tensors.items() if array.ndim > 2 and not (array.ndim == 4 and name.endswith("/kernel"))), None
+    )
+    if other is not None:
+        raise file.refuse(
+            f"'{other}' was stored by Keras on Theano, which flips kernels, and porter turns those of Conv2D only",
+            "load it in Keras 2 on TensorFlow and save it there",
+        )
+    return {name: np.ascontiguousarray(array[::-1, ::-1]) if array.ndim == 4 else array for name, array in tensors.items()}
 
 
 def _layers_of(file: hdf5.Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Holder]:

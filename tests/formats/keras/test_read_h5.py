@@ -196,8 +196,13 @@ def test_cut_short_at_every_length_of_interest(tmp_path: Path) -> None:
         refused(cut)
 
 
-def test_kernels_flipped_by_theano(tmp_path: Path) -> None:
-    refused(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}}, backend=b"theano"), "Theano", "flips")
+def test_kernels_of_theano_are_turned(tmp_path: Path) -> None:
+    """As Keras 2 does when it loads them: a whole model then gives what it gave on Theano, which convolves."""
+    dense, groups = np.ones((2, 5), np.float32), {"c": {"c/kernel:0": KERNEL, "c/bias:0": VECTOR}}
+    path = write_legacy(tmp_path / "a.h5", {**groups, "d": {"d/kernel:0": dense}}, backend=b"theano")
+    same(read_checkpoint(path).tensors, {"c/kernel": KERNEL[::-1, ::-1], "c/bias": VECTOR, "d/kernel": dense})
+    assert "turned around" in read_checkpoint(path).notes[0]
+    refused(write_legacy(tmp_path / "b.h5", {"c": {"c/depthwise_kernel:0": KERNEL}}, backend=b"theano"), "Theano", "flips")
 
 
 def test_a_list_that_names_what_is_not_there(tmp_path: Path) -> None:
