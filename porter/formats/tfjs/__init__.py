@@ -6,13 +6,16 @@ import re
 from functools import partial
 
 from porter.formats.format import Content, Format, reader
+from porter.formats.tfjs.modules import WRAPPED
 
-_GRAPH = re.compile(r'"format"\s*:\s*"graph-model"|"modelTopology"\s*:\s*\{\s*"(node|library|versions)"')
+_GRAPH = re.compile(r'"?format"?\s*:\s*"graph-model"|"?modelTopology"?\s*:\s*\{\s*"?(node|library|versions)"?\s*:')
 
 
 def _is_model(content: Content) -> bool:
+    """JSON, or a module of JavaScript that exports it."""
     text = (content.text or "").lstrip()
-    return text[:1] == "{" and ('"modelTopology"' in text or '"weightsManifest"' in text)
+    stated = '"modelTopology"' in text or '"weightsManifest"' in text
+    return (text[:1] == "{" and stated) or WRAPPED.search(text) is not None
 
 
 def _is_graph(content: Content) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.limits import MOST_NODES, most_bytes
+from porter.formats.tfjs.modules import shard, shard_at
 
 _KINDS = {"float32": "<f4", "float16": "<f2", "int32": "<i4", "uint8": "|u1", "uint16": "<u2", "bool": "|b1"}
 _MOST_AXES = 16
@@ -28,11 +29,11 @@ def shards(stated: Sequence[Any], folder: Path) -> list[list[Path]]:
         outside = next((path for path in paths if path.is_absolute() or ".." in path.parts), None)
         if outside is not None:
             raise ValueError(f"its shard '{outside}' is not in its folder")
-        files = [folder / path for path in paths]
-        lacking = next((file.name for file in files if not file.is_file()), None)
+        files = {path.name: shard_at(folder / path) for path in paths}
+        lacking = next((name for name, file in files.items() if file is None), None)
         if lacking is not None:
             raise ValueError(f"its shard '{lacking}' is not beside it")
-        found.append(files)
+        found.append([file for file in files.values() if file is not None])
     return found
 
 
@@ -44,7 +45,7 @@ def read_weights(stated: Sequence[Any], files: Sequence[Sequence[Path]]) -> dict
     """
     tensors: dict[str, Array] = {}
     for group, paths in zip(stated, files, strict=True):
-        data = b"".join(path.read_bytes() for path in paths)
+        data = b"".join(map(shard, paths))
         place, budget = 0, most_bytes(len(data))
         for weight in group["weights"]:
             name, shape = str(weight["name"]), tuple(int(size) for size in weight["shape"])

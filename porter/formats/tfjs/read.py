@@ -14,14 +14,15 @@ from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import read_json
 from porter.formats.tfjs.manifest import read_weights, shards
+from porter.formats.tfjs.modules import WRAPPED, as_json
 from porter.padding import Size
 
 _DAMAGED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, struct.error, OSError)
-_MOST_TEXT = 256 << 20
+_MOST_TEXT, _HEAD = 256 << 20, 4096
 
 
 def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-    """A model.json with the shards that it names, which are in its folder.
+    """A model.json with the shards that it names, which are in its folder; each may be a module of a package.
 
     Args:
         outputs: names of layers or nodes, at which the graph ends.
@@ -35,7 +36,8 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
     try:
         if path.stat().st_size > _MOST_TEXT:
             raise ValueError(f"it has more than {_MOST_TEXT >> 20} MiB")
-        stated = read_json(path.read_bytes())
+        text = path.read_text()
+        stated = read_json(as_json(text) if WRAPPED.search(text[:_HEAD]) else text)
         manifest = stated.get("weightsManifest") or []
         groups = shards(manifest, path.parent)
         tensors = read_weights(manifest, groups)

@@ -138,7 +138,7 @@ def test_what_opencv_lacks_is_what_porters_engine_computes(tmp_path: Path) -> No
         Module("Identity"),
     )
     file = write_torch7(tmp_path / "model.t7", model, width=4)
-    made = porter.convert(file, destination="torch", input_size="24x31", out=tmp_path / "port")
+    made = porter.convert(file, destination="torch", input_size="12x15", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
     tensors = read_checkpoint(file).tensors
     assert len([name for name, held in tensors.items() if held.shape == (4, 4, 3, 3)]) == 1, "the shared kernel is one"

@@ -1,0 +1,66 @@
+"""Models that a JavaScript package holds as modules: model.json as an object, and each shard as a text in base 64. They are read as
+text, and nothing of them is run.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+WRAPPED = re.compile(r"exports\s*=\s*\{\s*[\"']?(?:modelTopology|weightsManifest|format)\b")
+_SHARD = re.compile(rb"exports\s*=\s*[\"']([A-Za-z0-9+/=]*)[\"']")
+_TOKEN = re.compile(
+    r"""\s*(?:("(?:[^"\\\n]|\\.)*")|'((?:[^'\\\n]|\\.)*)'|([{}\[\]:,])|(![01]|void 0|[\w$]+(?=\s*:))|(-?[\d.][\w.+-]*|\w+))"""
+)
+_WORDS = {"!0": "true", "!1": "false", "void 0": "null", "undefined": "null"}
+_SUFFIXES = ("", ".js", ".min.js")
+"""Of a shard's file, behind the name that the model has for it."""
+
+
+def as_json(text: str) -> str:
+    """The object that a module exports, as JSON.
+
+    Raises:
+        ValueError: it exports none, or computes what it exports.
+    """
+    found = WRAPPED.search(text)
+    place, depth, parts = text.index("{", found.start()) if found else len(text), 0, list[str]()
+    while depth or not parts:
+        token = _TOKEN.match(text, place)
+        if token is None:
+            raise ValueError(f"its module is no plain object: {text[place : place + 40]!r}")
+        quoted, single, mark, word, plain = token.groups()
+        place = token.end()
+        depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark or "", 0)
+        if single is not None:
+            quoted = '"' + single.replace('"', '\\"').replace("\\'", "'") + '"'
+        if word is not None:
+            quoted = _WORDS.get(word) or f'"{word}"'
+        parts.append(quoted or mark or _WORDS.get(plain) or _number(plain))
+    return "".join(parts)
+
+
+def _number(plain: str) -> str:
+    """A number as JSON writes it: `.5` and `5.` have their zeros."""
+    return re.sub(r"\.(?=\D|$)", ".0", re.sub(r"^(-?)\.", r"\g<1>0.", plain))
+
+
+def shard_at(place: Path) -> Path | None:
+    """The file of a shard, which may be a module."""
+    return next((file for suffix in _SUFFIXES if (file := place.with_name(place.name + suffix)).is_file()), None)
+
+
+def shard(file: Path) -> bytes:
+    """The bytes of a shard.
+
+    Raises:
+        ValueError: it is a module that exports no text in base 64.
+    """
+    data = file.read_bytes()
+    if file.suffix != ".js":
+        return data
+    found = _SHARD.search(data)
+    if found is None:
+        raise ValueError(f"its shard '{file.name}' exports no text in base 64")
+    return base64.b64decode(found[1], validate=True)
