@@ -55,6 +55,10 @@ class Quantised(ValueError):
     """The graph computes in whole numbers."""
 
 
+class Unread(ValueError):
+    """A tensor is stored as porter does not read it."""
+
+
 @dataclass(frozen=True)
 class Operator:
     """An operator.
@@ -101,7 +105,7 @@ class Model:
 
 
 def read_model(data: bytes) -> Model:
-    """Raises ValueError where the file is damaged, Quantised where its graph computes in whole numbers."""
+    """Raises ValueError where the file is damaged, otherwise Quantised or Unread."""
     file = root(data)
     graph = next(iter(file.tables(2, MOST_NODES)), None)
     if graph is None:
@@ -178,7 +182,7 @@ def _array(name: str, tensor: Table, content: Array) -> Array:
     kind, shape = _TYPES.get(tensor.scalar(1, "b")), tuple(int(size) for size in tensor.numbers(0, "i4"))
     if kind is None or tensor.table(6) is not None:
         what = "is sparse" if kind is not None else f"has the type {tensor.scalar(1, 'b')} of the schema"
-        raise ValueError(f"the tensor '{name}' {what}, which porter does not read")
+        raise Unread(f"the tensor '{name}' {what}, which porter does not read")
     width = np.dtype(kind).itemsize
     if len(shape) > 8 or min(shape, default=0) < 0 or math.prod(shape) * width != content.size:
         raise ValueError(f"the tensor '{name}' has {content.size} bytes, not those of {'x'.join(map(str, shape)) or 'one number'}")

@@ -24,7 +24,7 @@ from porter.filegraph.names import expect_values
 from porter.filegraph.tensorflow import MASKS, cut_off, nearest_or_linear, sliced, strided
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, begin, by_numbers, read_nodes, unary
 from porter.formats.limits import most_bytes
-from porter.formats.tflite.model import IMAGE, Model, Operator, Quantised, read_model
+from porter.formats.tflite.model import IMAGE, Model, Operator, Quantised, Unread, read_model
 from porter.graph import (
     Clip,
     Conv,
@@ -65,6 +65,8 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     except Quantised as error:
         next = "name the file that it was made from, or convert the model again without a representative dataset"
         raise FileError(f"a fully quantised graph is no graph of real numbers: {error}", where=str(path), next=next) from None
+    except Unread as error:
+        raise FileError(str(error), where=str(path), next="convert the model again with weights of float32 or float16") from None
     except (ValueError, LookupError, TypeError, struct.error, OverflowError) as error:
         message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
         raise FileError(message, where=str(path), next="fetch it again") from None
