@@ -219,9 +219,13 @@ def pads(
 ) -> None:
     """Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads."""
     from porter.conversion.pad_table import pads as table
+    from porter.frameworks import get_destination
+    from porter.recipe import find_member, proof_of
 
     sites = table(subject, source, to, input_size, recipes)
-    show({"sites": [site.record() for site in sites]} if as_json else printing.pads(sites, all_sites))
+    proof = None if source is None else proof_of(find_member(subject, source, recipes), get_destination(to).NAME)
+    record = {"sites": [site.record() for site in sites], "proof": proof and proof.record()}
+    show(record if as_json else printing.pads(sites, all_sites, proof))
 
 
 @app.command()

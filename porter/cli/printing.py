@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from porter.frameworks import DESTINATION_NAMES
+
 if TYPE_CHECKING:
     from porter.authoring.check.check import Checked
     from porter.authoring.drafting import NewRecipe
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from porter.graph.pads import Pad
     from porter.identify.inspection import Inspection
     from porter.port import Input, Record, TensorLists
-    from porter.recipe import Member, Recipe, Zoo
+    from porter.recipe import Member, Proof, Recipe, Zoo
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
     from porter.verification.results import Parity
@@ -201,7 +203,7 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 
 
-def pads(sites: Sequence[SitePads], all_sites: bool) -> list[str]:
+def pads(sites: Sequence[SitePads], all_sites: bool, proof: Proof | None) -> list[str]:
     shown = [site for site in sites if all_sites or site.telling]
     rows = []
     for site in shown:
@@ -210,7 +212,20 @@ def pads(sites: Sequence[SitePads], all_sites: bool) -> list[str]:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
     hidden = len(sites) - len(shown)
     more = [f"{hidden} more, without padding: --all shows them"] if hidden else []
-    return [*table(("site", "source", "destination", "why"), rows), *more]
+    known = [] if proof is None else [f"this port: {_proof(proof)}"]
+    return [*table(("site", "source", "destination", "why"), rows), *more, *known]
+
+
+def _proof(proof: Proof) -> str:
+    """What is known of a port, in words; porter.recipe.proofs."""
+    match proof.outcome:
+        case "exact":
+            worst = "bit for bit" if proof.float64 == 0 else f"worst node {proof.float64:.1e}"
+            return f"exact ({worst} in float64 beside {proof.reference}, {proof.date})"
+        case "refused":
+            return f"refused ({proof.reason})"
+        case _:
+            return "unproven until porter convert compares it"
 
 
 def report(written: Report) -> list[str]:
@@ -250,6 +265,7 @@ def recipe_check(result: Checked, trial: Trial | None = None) -> list[str]:
 def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
     """A recipe, the weights of one of its variants in each zoo, and the variant's graph; `window` is null of a step without one."""
     from porter.graph import shapes
+    from porter.recipe import proof_of
 
     file, variant, _ = member
     known = shapes(graph, member.native_size())
@@ -261,6 +277,9 @@ def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
         "paper": file.paper,
         "variant": variant,
         "weights": [_weights(file, variant, zoo) for zoo in file.zoos_of(variant).values()],
+        "proofs": {
+            one.zoo.name: {name: proof_of(one, name).record() for name in DESTINATION_NAMES} for one in file.members(variant)
+        },
         "nodes": nodes,
     }
 
@@ -286,15 +305,25 @@ def recipe(record: Mapping[str, Any]) -> list[str]:
         for row in record["weights"]
     ]
     steps = [(node["path"], node["op"], node["window"] or "", "x".join(map(str, node["output"]))) for node in record["nodes"]]
+    known = [(zoo, *(_short(proof) for proof in proofs.values())) for zoo, proofs in record["proofs"].items()]
     return [
         f"{record['architecture']} ({record['paper']}), {record['file']}",
         f"variants: {', '.join(record['variants'])}",
         "",
         *table(header, zoos),
         "",
+        *table(("ported to", *DESTINATION_NAMES), known),
+        "",
         f"{record['variant']}:",
         *table(("node", "op", "window", "output"), steps),
     ]
+
+
+def _short(proof: Mapping[str, Any]) -> str:
+    """`exact` with the worst node's distance in float64, `refused` or `unproven`: docs/parity.md has the rest."""
+    if proof["outcome"] != "exact":
+        return str(proof["outcome"])
+    return f"exact {proof['float64']:.0e}" if proof["float64"] else "exact 0"
 
 
 def _written(file: Recipe, variant: str, zoo: Zoo) -> str | None:

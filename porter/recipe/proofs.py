@@ -1,0 +1,55 @@
+"""What is known of the ports of porter's own recipes: each was compared with the zoo's code, with calibrated random weights.
+
+`scripts/parity` measures them, and writes proofs.json beside the recipes and docs/parity.md. A conversion proves its own
+port in any case; this says beforehand what to expect.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from porter.recipe.load import recipes_folder
+from porter.recipe.model import Member
+
+FILE = "proofs.json"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """How a zoo's variant fares in a destination.
+
+    Attributes:
+        outcome: `exact`; `refused`, with the `reason`; `unproven` where nobody has compared it.
+        float64: the worst relative L2 distance of any node in float64; 0 is equal bit for bit. The limit is 1e-10.
+        reference: what it was compared with.
+        date: of the measurement.
+    """
+
+    outcome: Literal["exact", "refused", "unproven"]
+    float64: float | None = None
+    reference: str | None = None
+    date: str | None = None
+    reason: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """As `--json` prints it."""
+        return asdict(self)
+
+
+def proof_of(member: Member, destination: str) -> Proof:
+    """What is known of a port to `destination` (its folder's name). Nothing is known of other people's recipes."""
+    folder = recipes_folder()
+    if member.recipe.path.parent != folder:
+        return Proof("unproven")
+    return _read(folder / FILE).get(f"{member.variant}/{member.zoo.name}/{destination}", Proof("unproven"))
+
+
+@lru_cache(maxsize=1)
+def _read(file: Path) -> dict[str, Proof]:
+    if not file.is_file():
+        return {}
+    return {name: Proof(**row) for name, row in json.loads(file.read_text(encoding="utf-8")).items()}
