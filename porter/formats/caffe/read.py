@@ -22,14 +22,26 @@ from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
 from porter.formats.caffe.blobs import read_blobs
+from porter.formats.caffe.files import MOST_BYTES, MOST_TEXT, NET, both, bounded
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.limits import most_bytes
-from porter.graph import Add, Conv, ConvTranspose, Elu, LeakyRelu, LocalResponseNorm, PRelu, Relu, Relu6, Sigmoid, Softplus, Tanh
+from porter.graph import (
+    Add,
+    Conv,
+    ConvTranspose,
+    Divide,
+    Elu,
+    LeakyRelu,
+    LocalResponseNorm,
+    PRelu,
+    Relu,
+    Relu6,
+    Sigmoid,
+    SliceChannels,
+    Softplus,
+    Tanh,
+)
 from porter.padding import LOWEST, Convention, Size, Window
-
-_MOST_TEXT, _MOST_BYTES = 8 << 20, (1 << 31) - 1
-"""Of a net, and of a message of protobuf's."""
-_NET, _WEIGHTS = ".prototxt", ".caffemodel"
 
 
 def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
@@ -44,13 +56,13 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         FileError: one of the two is missing or damaged, or they do not belong together.
         UsageError: the net lacks one of `outputs`.
     """
-    text, weights = _both(path)
+    text, weights = both(path)
     try:
-        net = read_net(_bytes(text, _MOST_TEXT).decode()) if text else None
-        stored = read_blobs(_bytes(weights, _MOST_BYTES))
+        net = read_net(bounded(text, MOST_TEXT).decode()) if text else None
+        stored = read_blobs(bounded(weights, MOST_BYTES))
     except (ValueError, OverflowError) as error:
         raise FileError(f"the model is damaged: {str(error)[:300]}", where=str(path), next="fetch both files again") from None
-    problem = net.problem if net else f"its layers are in a {_NET}, and there is none beside it"
+    problem = net.problem if net else f"its layers are in a {NET}, and there is none beside it"
     if text is None or net is None or problem is not None:
         note = f"read without the graph: {problem}"
         return Checkpoint(path, "caffe", None, _without_net(stored), (note,), files=(text, weights) if text else ())
@@ -58,30 +70,6 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     graphs = [_graph(net, tensors, most_bytes(weights.stat().st_size), outputs, sizes) for sizes in (size, (None, None))]
     graph = replace(graphs[0], resizable=graphs[0].nodes == graphs[1].nodes, definition=text.read_bytes(), language="caffe")
     return Checkpoint(path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights))
-
-
-def _both(path: Path) -> tuple[Path | None, Path]:
-    """The net, which weights may lack, and the weights."""
-    found: list[Path] = []
-    for suffix in (_NET, _WEIGHTS):
-        others = sorted(path.parent.glob(f"*{suffix}"))
-        deployed = [other for other in others if "deploy" in other.stem]
-        beside = path if path.suffix == suffix else path.with_suffix(suffix)
-        choices = [beside] if beside.is_file() else deployed if len(deployed) == 1 else others
-        if suffix == _NET and not choices:
-            return None, path
-        if len(choices) != 1:
-            have = "there is none" if not choices else f"there are {len(choices)}"
-            what = "layers are in a .prototxt" if suffix == _NET else "weights are in a .caffemodel"
-            raise FileError(f"a Caffe model's {what} beside it: {have}", where=str(path), next=f"name it {beside.name}")
-        found.append(choices[0])
-    return found[0], found[1]
-
-
-def _bytes(path: Path, most: int) -> bytes:
-    if path.stat().st_size > most:
-        raise ValueError(f"{path.name} has more than {most >> 20} MiB")
-    return path.read_bytes()
 
 
 def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:
@@ -129,7 +117,7 @@ def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequenc
     walk.tap = lambda source: source[0] if not source[1] else f"{source[0]}:{source[1]}"
     read_nodes(walk, READERS.get)
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
-    return replace(walk.builder.finish(walk.ends(ends)), evaluated=computed)
+    return replace(walk.builder.finish(walk.ends(ends)), evaluated={**computed, **flow.evaluated})
 
 
 def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
@@ -282,18 +270,38 @@ def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
 def _power(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     power, scale, shift = (stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0)))
-    if power != 1:
+    if power not in (1, -1):
         return f"Power of {power:g}"
-    return walk.builder.affine(layer.name, _value(walk, layer), (scale,), (shift,))
+    if power == 1:
+        return walk.builder.affine(layer.name, _value(walk, layer), (scale,), (shift,))
+    one = walk.builder.affine(f"{layer.name}:one", _value(walk, layer), (0.0,), (1.0,))
+    below = walk.builder.affine(f"{layer.name}:of", _value(walk, layer), (scale,), (shift,))
+    return walk.builder.add(layer.name, Divide(), one, below)
 
 
 def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
-    if stated.word("norm_region", "ACROSS_CHANNELS") not in ("ACROSS_CHANNELS", "0"):
-        return "LRN within channels"
-    size, alpha = stated.count("local_size", 5), stated.number("alpha", 1.0)
-    op = LocalResponseNorm(size, alpha / size, stated.number("beta", 0.75), stated.number("k", 1.0))
-    return walk.builder.add(layer.name, op, _value(walk, layer))
+    size, alpha, beta = stated.count("local_size", 5), stated.number("alpha", 1.0), stated.number("beta", 0.75)
+    if stated.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
+        op = LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0))
+        return walk.builder.add(layer.name, op, _value(walk, layer))
+    return _lrn_within(walk, layer, size, LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
+
+
+def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: LocalResponseNorm) -> Read:
+    """Over the cells around each: a convolution of single ones makes them channels, of which the middle one is the cell itself.
+    Caffe does not read its `k` (lrn_layer.cpp).
+    """
+    value, cells = _value(walk, layer), size**2
+    channels = value.channels
+    if size % 2 == 0 or not channels or not value.is_map:
+        return "LRN within channels of this shape"
+    kernel = np.tile(np.eye(cells).reshape(cells, 1, size, size), (channels, 1, 1, 1))
+    walk.flow.evaluated[f"{layer.name}:cells"] = kernel
+    conv = Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
+    around = walk.builder.conv(f"{layer.name}:around", value, conv, {"kernel": Stored(f"{layer.name}:cells", "OIHW")})
+    normed = walk.builder.add(f"{layer.name}:normed", op, around)
+    return walk.builder.add(layer.name, SliceChannels(cells // 2, channels * cells, cells), normed)
 
 
 def _prelu(walk: Walk[Layer], layer: Layer) -> Read:

@@ -64,7 +64,10 @@ layers { name: "pool1" type: POOLING bottom: "conv1" top: "pool1" pooling_param 
 layers { name: "tanh" type: TANH bottom: "pool1" top: "tanh" }
 layers { name: "most" type: ELTWISE bottom: "pool1" bottom: "tanh" top: "most" eltwise_param { operation: MAX } }
 layers { name: "cat" type: CONCAT bottom: "most" bottom: "tanh" top: "cat" concat_param { concat_dim: 1 } }
-layers { name: "fc" type: INNER_PRODUCT bottom: "cat" top: "fc" inner_product_param { num_output: 6 } }
+layers { name: "within" type: LRN bottom: "cat" top: "within"
+  lrn_param { local_size: 3 alpha: 0.5 beta: 0.75 norm_region: WITHIN_CHANNEL } }
+layers { name: "over" type: POWER bottom: "within" top: "over" power_param { power: -1 scale: 0.5 shift: 9 } }
+layers { name: "fc" type: INNER_PRODUCT bottom: "over" top: "fc" inner_product_param { num_output: 6 } }
 layers { name: "prob" type: SOFTMAX bottom: "fc" top: "prob" }
 """
 TRAINED = """
@@ -121,7 +124,8 @@ def test_every_layer_is_what_opencv_computes(net: str, legacy: bool, tmp_path: P
         assert np.linalg.norm(own[name] - wanted) <= 1e-5 * np.linalg.norm(wanted), name
     made = porter.convert(file.with_suffix(".caffemodel"), destination="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
-    assert {*made.verdict.proof.uncompared} <= {"sum_1", "fc_flatten"}, "which are steps within a layer"
+    steps = {"sum_1", "fc_flatten", "within_around", "within_normed", "over_one", "over_of"}
+    assert {*made.verdict.proof.uncompared} <= steps, "which are steps within a layer"
     other = porter.convert(file, destination="onnx", out=tmp_path / "other")
     assert other.verdict is not None and other.verdict.ok and porter.verify(tmp_path / "other", weights=file).ok
 
