@@ -27,12 +27,14 @@ from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.limits import most_bytes
 from porter.graph import (
     Add,
+    AsMap,
     Conv,
     ConvTranspose,
     Divide,
     Elu,
     LeakyRelu,
     LocalResponseNorm,
+    Multiply,
     PRelu,
     Relu,
     Relu6,
@@ -240,7 +242,10 @@ def _scale(walk: Walk[Layer], layer: Layer) -> Read:
     """By trained numbers, or by another value."""
     stated = layer.parameters
     if layer.values == 2 and not layer.blobs and stated.count("axis", 1) in (0, 1):
-        return combine(walk, layer, "Mul", [layer.inputs[0], layer.inputs[1]])
+        value, factors = (walk.value(source) for source in layer.inputs)
+        if not value.is_map or factors.is_map or factors.is_array or stated.count("axis", 1):
+            return combine(walk, layer, "Mul", list(layer.inputs))
+        return walk.builder.add(layer.name, Multiply(), value, walk.builder.add(f"{layer.name}:factors", AsMap(), factors))
     if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
         return f"{layer.op} over other axes than the channels'"
     gamma, *beta = layer.blobs

@@ -32,7 +32,7 @@ def sides(window: Window, pads: Pads = NONE, amid: Pads = NONE) -> dict[str, Par
     (rows, columns), (down, across) = window.kernel, window.stride
     stated: dict[str, Parameter] = {"kernel_h": rows + amid[0] + amid[1], "kernel_w": columns + amid[2] + amid[3]}
     stated |= {"stride_h": down, "stride_w": across}
-    return stated | {name: pad for name, pad in (("pad_h", pads[0]), ("pad_w", pads[2])) if pad}
+    return stated | ({"pad_h": pads[0], "pad_w": pads[2]} if any(pads) else {})  # OpenCV reads neither without the other
 
 
 def _conv(maker: LayerMaker, path: str, op: Conv, realisation: Realisation, source: str) -> None:

@@ -16,9 +16,9 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks.caffe import destination as framework
 from porter.frameworks.caffe.net import make_net
 from porter.frameworks.caffe.spellings import PLAIN
-from porter.graph import INPUT, ConvTranspose, Flatten, Graph, LayerNorm, Node, Op, Rearrange
+from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Flatten, Graph, LayerNorm, MaxPool, Node, Op, Rearrange
 from porter.graph.plan import make_plan
-from porter.padding import ANY, Size
+from porter.padding import ANY, LOWEST, Convention, Size, Window
 from tests.frameworks.sayable import WINDOWED, sayable
 from tests.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
 from tests.oracle import evaluate
@@ -98,3 +98,28 @@ def test_what_caffe_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
     with pytest.raises(GraphError, match=f"first: {said}.*port it to torch, tf or onnx"):
         make_net(plan)
+
+
+SITES = (
+    Conv(4, Window((1, 7)), Convention("explicit", (0, 0, 3, 3))),
+    Conv(4, Window((3, 3), (2, 2)), Convention("explicit", (0, 1, 2, 0))),
+    Conv(4, Window((3, 3), (1, 1), (2, 1)), Convention("explicit", (1, 2, 0, 1))),
+    MaxPool(Window((3, 3), (2, 2)), Convention("explicit", (1, 1, 1, 1), LOWEST)),
+    MaxPool(Window((3, 2), (2, 2)), Convention("explicit", (0, 1, 0, 0), 0.0)),
+    MaxPool(Window((3, 3), (2, 2)), Convention("valid", rounding="ceil")),
+    MaxPool(Window((1, 1), (2, 2)), Convention()),
+    AvgPool(Window((3, 3)), Convention("same")),
+    AvgPool(Window((3, 3), (2, 2)), Convention("explicit", (1, 0, 0, 1), average="full_window")),
+    AvgPool(Window((3, 3), (2, 2)), Convention("explicit", (1, 1, 1, 1), average="real_cells")),
+)
+
+
+def test_pads_in_opencv(tmp_path: Path) -> None:
+    """OpenCV reads neither of `pad_h` and `pad_w` without the other. tests/padding has the whole grid, in porter's own engine."""
+    nodes = tuple(Node(f"site{place}", op, (INPUT,)) for place, op in enumerate(SITES))
+    graph = Graph(nodes, 3, nodes[0].path, further=tuple(node.path for node in nodes[1:]))
+    plan, tensors = make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph)
+    framework.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": "[10, 9]"})
+    for at in ((10, 9), (9, 12)):
+        wanted, run = evaluate(graph, tensors, images(at)), opencv(tmp_path, images(at), [*graph.outputs])
+        assert {path for path in graph.outputs if difference(run[path], wanted[path]) > ROUNDED} == set()
