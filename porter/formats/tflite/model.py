@@ -12,6 +12,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tflite.flatbuffer import Table, root
+from porter.formats.tflite.sparse import dense
 
 Reference = tuple[str, int]
 """A value: the operator that gives it, and which of its outputs."""
@@ -117,9 +118,9 @@ def read_model(data: bytes) -> Model:
         content = _content(data, buffers, tensor.scalar(2, "I"))
         if content is None:
             continue
-        stored[name] = array = _array(name, tensor, content)
+        stored[name] = array = _array(name, tensor, content, budget)
         rounded |= _scales(tensor) is not None
-        budget -= array.nbytes if array.dtype != content.dtype else 0
+        budget -= array.nbytes if array.base is None else 0
         if budget < 0:
             raise ValueError("its tensors unpack to more than the file can hold")
     codes = [_code(code) for code in file.tables(1, MOST_NODES)]
@@ -134,8 +135,8 @@ def read_model(data: bytes) -> Model:
         if lacking is not None:
             raise ValueError(f"{op} reads '{lacking}', which no operator before it gives")
         inputs = tuple(known[place] for place in sources)
-        if op == "DEQUANTIZE" and inputs[0][0] in stored:
-            known[gives[0]] = inputs[0]  # its numbers are real already
+        if op in ("DEQUANTIZE", "DENSIFY") and inputs[0][0] in stored:
+            known[gives[0]] = inputs[0]  # its numbers are real and all there already
             continue
         whole = next((place for place in gives if _scales(tensors[place]) is not None), None)
         if whole is not None:
@@ -177,16 +178,22 @@ def _content(data: bytes, buffers: Sequence[Table], place: int) -> Array | None:
     return held if held.size else None
 
 
-def _array(name: str, tensor: Table, content: Array) -> Array:
-    """A stored tensor; real numbers of a type of half the width, and quantised ones, are float32."""
+def _array(name: str, tensor: Table, content: Array, most: int) -> Array:
+    """A stored tensor; real numbers of a type of half the width, and quantised ones, are float32.
+
+    Args:
+        most: the bytes that a sparse one may become.
+    """
     kind, shape = _TYPES.get(tensor.scalar(1, "b")), tuple(int(size) for size in tensor.numbers(0, "i4"))
-    if kind is None or tensor.table(6) is not None:
-        what = "is sparse" if kind is not None else f"has the type {tensor.scalar(1, 'b')} of the schema"
-        raise Unread(f"the tensor '{name}' {what}, which porter does not read")
-    width = np.dtype(kind).itemsize
-    if len(shape) > 8 or min(shape, default=0) < 0 or math.prod(shape) * width != content.size:
+    if kind is None:
+        raise Unread(f"the tensor '{name}' has the type {tensor.scalar(1, 'b')} of the schema, which porter does not read")
+    stored, sparse = np.dtype(kind).newbyteorder("<"), tensor.table(6)
+    cells = math.prod(shape)
+    if len(shape) > 8 or min(shape, default=0) < 0 or (cells * stored.itemsize != content.size and sparse is None):
         raise ValueError(f"the tensor '{name}' has {content.size} bytes, not those of {'x'.join(map(str, shape)) or 'one number'}")
-    array = content.view(np.dtype(kind).newbyteorder("<")).reshape(shape)
+    if sparse is not None and (cells * 4 > most or content.size % stored.itemsize):
+        raise ValueError(f"the sparse tensor '{name}' is larger than the file can hold")
+    array = content.view(stored).reshape(shape) if sparse is None else dense(content.view(stored), shape, sparse)
     scales = _scales(tensor)
     if scales is None:
         return array.astype(np.float32) if kind == "f2" else array

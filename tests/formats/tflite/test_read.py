@@ -152,6 +152,28 @@ def test_8_bit_weights_are_real_numbers_and_a_graph_of_whole_numbers_is_refused(
         read_checkpoint(file)
 
 
+def test_sparse_weights_are_filled_with_zeros(tmp_path: Path) -> None:
+    """The converter stores blocks of 1x4 of a product's kernel, and single numbers of others, where most are zeros."""
+    random, file = np.random.default_rng(0), tmp_path / "model.tflite"
+    kept = np.repeat(random.random((16, 16)) < 0.15, 4, 0)
+    blocks = tf.constant(random.normal(0, 1, (64, 16)) * kept, tf.float32)
+    single = tf.constant(random.normal(0, 1, (1, 1, 3, 64)) * (random.random((1, 1, 3, 64)) < 0.3), tf.float32)
+
+    def compute(image: Any) -> Any:
+        return tf.reduce_mean(tf.nn.conv2d(image, single, 1, "SAME"), [1, 2]) @ blocks
+
+    source = tf.function(compute, [tf.TensorSpec((1, *SIZE, 3), tf.float32)])
+    made = tf.lite.TFLiteConverter.from_concrete_functions([source.get_concrete_function()], tf.Module())
+    made.optimizations = [tf.lite.Optimize.EXPERIMENTAL_SPARSITY]
+    file.write_bytes(data := made.convert())
+    details = tf.lite.Interpreter(model_content=data).get_tensor_details()
+    assert sum(bool(each["sparsity_parameters"]) for each in details) == 2
+    found = {array.shape: array for array in read_checkpoint(file).tensors.values()}
+    np.testing.assert_array_equal(found[16, 64], blocks.numpy().T)
+    np.testing.assert_array_equal(found[64, 1, 1, 3], single.numpy().transpose(3, 0, 1, 2))
+    assert compared(file) == 3
+
+
 def test_damaged_files_are_one_error(tmp_path: Path) -> None:
     file, random = tmp_path / "model.tflite", np.random.default_rng(0)
     data = converted(network())

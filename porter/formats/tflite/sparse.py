@@ -1,0 +1,65 @@
+"""Sparse tensors of TensorFlow Lite: their values with the places of these, level by level (SparsityParameters of its schema)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.base.dtypes import Array
+from porter.formats.tflite.flatbuffer import Table
+
+Places = NDArray[np.int64]
+_MOST_LEVELS = 16
+_INDICES = ("", "i4", "u2", "u1")
+"""The numbers of a SparseIndexVector, by its type."""
+
+
+def dense(values: Array, shape: tuple[int, ...], stated: Table) -> Array:
+    """The whole tensor, with zeros where it stores nothing.
+
+    Args:
+        values: those that it stores, in their order.
+
+    Raises:
+        ValueError: the places are outside the tensor, or there are other numbers of them than of values.
+    """
+    order, blocks = ([int(axis) for axis in stated.numbers(field, "i4")] for field in (0, 1))
+    levels = stated.tables(2, _MOST_LEVELS)
+    if sorted(order) != [*range(len(shape) + len(blocks))] or len(levels) != len(order) or not {*blocks} <= {*range(len(shape))}:
+        raise ValueError("its levels are not those of its axes")
+    places, parents, sides = dict[int, Places](), np.zeros(1, np.int64), dict[int, int]()
+    for axis, level in zip(order, levels, strict=True):
+        if level.scalar(0, "b"):
+            segments, indices = (_numbers(level, field) for field in (2, 4))
+            starts = segments[parents]
+            counts = segments[parents + 1] - starts
+        else:
+            sides[axis] = level.scalar(1, "i")
+            starts, counts, indices = np.zeros_like(parents), np.full_like(parents, sides[axis]), None
+        total = int(counts.sum())
+        if min(counts, default=0) < 0 or total > math.prod(shape):
+            raise ValueError("it has more places than cells")
+        within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+        chosen = np.repeat(np.arange(len(parents)), counts)
+        places = {known: held[chosen] for known, held in places.items()}
+        own = np.repeat(starts, counts) + within
+        places[axis] = own if indices is None else indices[own]
+        parents = parents[chosen] * sides[axis] + within if indices is None else own
+    for place, axis in enumerate(blocks, len(shape)):  # a block's cells follow those of its axis
+        places[axis] = places[axis] * sides.get(place, 0) + places[place]
+    index = tuple(places[axis] for axis in range(len(shape)))
+    within_shape = all(np.all((held >= 0) & (held < size)) for held, size in zip(index, shape, strict=True))
+    if len(parents) != values.size or not within_shape:
+        raise ValueError("its places are not those of its values")
+    found = np.zeros(shape, values.dtype)
+    found[index] = values
+    return found
+
+
+def _numbers(level: Table, field: int) -> Places:
+    kind, held = level.scalar(field, "B"), level.table(field + 1)
+    if held is None or not 0 < kind < len(_INDICES):
+        raise ValueError("a sparse level has no places")
+    return held.numbers(0, _INDICES[kind]).astype(np.int64)
