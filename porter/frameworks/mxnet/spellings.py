@@ -127,6 +127,14 @@ def _swish(maker: SymbolMaker, node: Node, op: ops.Swish) -> None:
     maker.node("elemwise_mul", name, *node.inputs, share)
 
 
+def _hard_sigmoid(maker: SymbolMaker, node: Node, op: ops.HardSigmoid) -> None:
+    """MXNet's own holds its numbers as float32, which rounds a sixth; scalars are float64."""
+    name = maker.values[node.path]
+    line = maker.node("_mul_scalar", maker.name(f"{name}_scaled"), *node.inputs, scalar=op.slope)
+    line = maker.node("_plus_scalar", maker.name(f"{name}_line"), line, scalar=op.offset)
+    maker.node("clip", name, line, a_min=0.0, a_max=1.0)
+
+
 def _hard_swish(maker: SymbolMaker, node: Node, op: ops.HardSwish) -> None:
     name, (source,) = maker.values[node.path], node.inputs
     moved = maker.node("_plus_scalar", maker.name(f"{name}_moved"), source, scalar=3.0)
@@ -259,7 +267,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Tanh: _plain("Activation", lambda op: {"act_type": "tanh"}),
     ops.Softplus: _softplus,
     ops.Softsign: _plain("Activation", lambda op: {"act_type": "softsign"}),
-    ops.HardSigmoid: _plain("hard_sigmoid", lambda op: {"alpha": op.slope, "beta": op.offset}),
+    ops.HardSigmoid: _hard_sigmoid,
     ops.Swish: _swish,
     ops.HardSwish: _hard_swish,
     ops.Softmax: _plain("softmax", lambda op: {"axis": 1}),
