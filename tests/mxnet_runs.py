@@ -60,6 +60,14 @@ def needs_mxnet(test: Callable[..., None]) -> Callable[..., None]:
     return pytest.mark.full(missing(test))
 
 
+def gluon_name(variant: str) -> str:
+    """What MXNet calls a variant of the zoo gluon."""
+    family, _, width = variant.rpartition("_") if variant[-1].isdigit() and "." in variant else (variant, "", "1.0")
+    if family.startswith("resnet"):
+        return f"{family.removesuffix('v2')}_{'v2' if family.endswith('v2') else 'v1'}"
+    return {"inception_v3": "inceptionv3", "mobilenet_v1": f"mobilenet{width}", "mobilenet_v2": f"mobilenetv2_{width}"}[family]
+
+
 def write_gluon(name: str, folder: Path, *sides: int) -> list[Seen]:
     """A network of Gluon's zoo with calibrated random weights: net-symbol.json with net-0000.params, and its parameters only, as
     save_parameters names them (structured/net.params) and as save_params did (stripped/net.params). Gives what MXNet computes in

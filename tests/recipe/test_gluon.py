@@ -18,31 +18,32 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import BatchNorm, tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
-from tests.mxnet_runs import needs_mxnet, write_gluon
+from porter.verification.verdict import Verdict
+from tests.mxnet_runs import gluon_name, needs_mxnet, write_gluon
 
 NETWORKS = {
-    "resnet18": ("resnet18_v1", "ab5a24c21cea6850", "b7fb74b4b129889a"),
-    "resnet34": ("resnet34_v1", "a4436f4dcf04bf17", "bcacd867c663e260"),
-    "resnet50": ("resnet50_v1", "f047044ef3bb3717", "3ba708f1c09b7cee"),
-    "resnet101": ("resnet101_v1", "3fa0feb20dbdfa6d", "64f620ccbddfcbe6"),
-    "resnet152": ("resnet152_v1", "ddfcba8169021061", "ad9dcf5bd6c93cdb"),
-    "resnet18v2": ("resnet18_v2", "1f907775e8daac0d", "fe1e6ad31e741d37"),
-    "resnet34v2": ("resnet34_v2", "bcd956a006855ad5", "420e8ea781b3f4b2"),
-    "resnet50v2": ("resnet50_v2", "ac84b459b76aeb6b", "ca8a2f7274b3f828"),
-    "resnet101v2": ("resnet101_v2", "bac244978f695a4d", "9f066da94f2a516f"),
-    "resnet152v2": ("resnet152_v2", "a742df38cb7f7d13", "b77add9bd3fcceaf"),
-    "mobilenet_v1_0.25": ("mobilenet0.25", "6da320af777f8168", "6c3837d287c85e8f"),
-    "mobilenet_v1_0.5": ("mobilenet0.5", "d0d7d89ac73ad272", "7f3436d1840e8571"),
-    "mobilenet_v1_0.75": ("mobilenet0.75", "705ffa306c4eb712", "af546fcd63d478ee"),
-    "mobilenet_v1": ("mobilenet1.0", "66ee69ba1fa190ab", "57b6531f45da4315"),
-    "mobilenet_v2_0.25": ("mobilenetv2_0.25", "efbddfc7c741e197", "99040a622b5ac86c"),
-    "mobilenet_v2_0.5": ("mobilenetv2_0.5", "2a7cf699ce045d4f", "211cce142757b4df"),
-    "mobilenet_v2_0.75": ("mobilenetv2_0.75", "6325077a21b91bc4", "b56f0a30295c1707"),
-    "mobilenet_v2": ("mobilenetv2_1.0", "884fc94ed7aa9ef2", "81d2d2c9f1df9222"),
-    "inception_v3": ("inceptionv3", "dd0bc1464e2571b3", "d7030b21087a67fa"),
+    "resnet18": ("ab5a24c21cea6850", "b7fb74b4b129889a"),
+    "resnet34": ("a4436f4dcf04bf17", "bcacd867c663e260"),
+    "resnet50": ("f047044ef3bb3717", "3ba708f1c09b7cee"),
+    "resnet101": ("3fa0feb20dbdfa6d", "64f620ccbddfcbe6"),
+    "resnet152": ("ddfcba8169021061", "ad9dcf5bd6c93cdb"),
+    "resnet18v2": ("1f907775e8daac0d", "fe1e6ad31e741d37"),
+    "resnet34v2": ("bcd956a006855ad5", "420e8ea781b3f4b2"),
+    "resnet50v2": ("ac84b459b76aeb6b", "ca8a2f7274b3f828"),
+    "resnet101v2": ("bac244978f695a4d", "9f066da94f2a516f"),
+    "resnet152v2": ("a742df38cb7f7d13", "b77add9bd3fcceaf"),
+    "mobilenet_v1_0.25": ("6da320af777f8168", "6c3837d287c85e8f"),
+    "mobilenet_v1_0.5": ("d0d7d89ac73ad272", "7f3436d1840e8571"),
+    "mobilenet_v1_0.75": ("705ffa306c4eb712", "af546fcd63d478ee"),
+    "mobilenet_v1": ("66ee69ba1fa190ab", "57b6531f45da4315"),
+    "mobilenet_v2_0.25": ("efbddfc7c741e197", "99040a622b5ac86c"),
+    "mobilenet_v2_0.5": ("2a7cf699ce045d4f", "211cce142757b4df"),
+    "mobilenet_v2_0.75": ("6325077a21b91bc4", "b56f0a30295c1707"),
+    "mobilenet_v2": ("884fc94ed7aa9ef2", "81d2d2c9f1df9222"),
+    "inception_v3": ("dd0bc1464e2571b3", "d7030b21087a67fa"),
 }
-"""By variant: MXNet's name of it, and digests of the names and shapes of its parameters, by attributes and by prefixes. They are
-of `_collect_params_with_prefix()`, and of `collect_params()` without the network's own prefix.
+"""By variant: digests of the names and shapes of its parameters, by attributes (`_collect_params_with_prefix()`) and by prefixes
+(`collect_params()`, without the network's own prefix).
 """
 
 
@@ -68,8 +69,7 @@ def parameters(variant: str, generation: str | None) -> Iterator[tuple[str, tupl
 
 @pytest.mark.parametrize("variant", NETWORKS)
 def test_every_parameter_is_mxnets(variant: str) -> None:
-    _, *expected = NETWORKS[variant]
-    for generation, digest in zip((None, "prefixes"), expected, strict=True):
+    for generation, digest in zip((None, "prefixes"), NETWORKS[variant], strict=True):
         lines = sorted(f"{name} {shape}" for name, shape in parameters(variant, generation))
         assert sha256("\n".join(lines).encode()).hexdigest()[:16] == digest
 
@@ -82,19 +82,22 @@ def test_a_network_may_be_the_second_of_its_process(prefix: str, tmp_path: Path)
     assert (naming.generation, naming.layers["block1/pointwise/conv"].name) == ("prefixes", f"{prefix}conv4")
 
 
+def ported(variant: str, file: Path, to: str) -> Verdict | None:
+    return porter.convert(variant, source="gluon", weights=file, destination=to, out=file.with_name(to), overwrite=True).verdict
+
+
 @needs_mxnet
 @pytest.mark.parametrize("variant", NETWORKS)
 def test_a_port_of_each_form_of_its_file_is_what_mxnet_computes(variant: str, tmp_path: Path) -> None:
     sides = (299,) if variant == "inception_v3" else (64, 65)  # its last pool has 8x8 cells
-    seen = write_gluon(NETWORKS[variant][0], tmp_path, *sides)
-    for file in ("net-0000.params", "structured/net.params", "stripped/net.params"):
-        made = porter.convert(
-            variant, source="gluon", weights=tmp_path / file, destination="torch", out=tmp_path / "port", overwrite=True
-        )
-        assert porter.inspect(tmp_path / file).matches[0].is_a == (variant, "gluon")
-        if file == "net-0000.params":
-            assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
-        model = porter.load(tmp_path / "port").double()
+    seen = write_gluon(gluon_name(variant), tmp_path, *sides)
+    for to in ("torch", "tf", "onnx", "mxnet"):
+        verdict = ported(variant, tmp_path / "net-0000.params", to)
+        assert verdict is not None and verdict.ok and verdict.proof.reference == "the file's own graph"
+    for file in (tmp_path / name for name in ("net-0000.params", "structured/net.params", "stripped/net.params")):
+        assert porter.inspect(file).matches[0].is_a == (variant, "gluon")
+        ported(variant, file, "torch")
+        model = porter.load(file.with_name("torch")).double()
         for images, given in seen:
             with torch.no_grad():
                 found = model(torch.from_numpy(images).double()).numpy()
