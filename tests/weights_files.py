@@ -14,11 +14,8 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph
 from porter.recipe import find_recipe, layer_names
 from porter.zoos.implementation import get_implementation
-<<<<<<< HEAD
 from tests.caffe_files import zoo_files
-=======
 from tests.mxnet_runs import gluon_name, write_gluon
->>>>>>> 3e3e54f (wip3)
 from tests.slim_files import slim_checkpoint, write_checkpoint
 from tests.support import source_checkpoint, standin_graph, standin_tensors
 from tests.tensornets_files import write_tensornets
@@ -36,14 +33,11 @@ def published_like(
         )
     if member.zoo.reference == "tensornets":
         return write_tensornets(folder / f"{variant}.npz", variant, recipes, size)
-<<<<<<< HEAD
     if member.zoo.framework == "caffe":
         return zoo_files(folder, variant, 1.0, recipes)
-=======
     if member.zoo.framework == "mxnet":
         write_gluon(gluon_name(variant), folder, member.native_size()[0])
         return folder / "net-0000.params"
->>>>>>> 3e3e54f (wip3)
     if member.zoo.framework == "jax":
         np.savez(folder / f"{variant}.npz", **source_checkpoint(variant, zoo_name, recipes=recipes).tensors)
         return folder / f"{variant}.npz"
