@@ -17,6 +17,7 @@ from porter.base.errors import GraphError
 from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
 from porter.frameworks.caffe.maker import NONE, Blob, LayerMaker, Parameter
 from porter.frameworks.caffe.sites import sides
+from porter.frameworks.single_ones import Choice, Spread, choosing, spreading
 from porter.graph import Node, Op, ops
 from porter.graph.ops import is_map
 from porter.padding import less
@@ -174,27 +175,14 @@ def _flatten(maker: LayerMaker, node: Node, op: ops.Flatten) -> None:
     maker.layer("Flatten", path, source)
 
 
-def _chosen(maker: LayerMaker, node: Node, places: list[int | None]) -> None:
-    """Channels of a value, or zeros: sums with one factor of one each."""
-    (source,) = node.inputs
-    kernel = np.zeros((len(places), maker.channels(source)))
-    for to, place in enumerate(places):
-        if place is not None:
-            kernel[to, place] = 1
+def _chosen(maker: LayerMaker, node: Node, op: Choice) -> None:
+    """Channels of a value, or zeros."""
+    (source,), kernel = node.inputs, choosing(op, maker.channels(node.inputs[0]))
     if is_map(maker.shapes[source]):
         blobs = [kernel[..., np.newaxis, np.newaxis]]
-        maker.layer("Convolution", node.path, source, blobs=blobs, num_output=len(places), kernel_size=1, bias_term=False)
+        maker.layer("Convolution", node.path, source, blobs=blobs, num_output=len(kernel), kernel_size=1, bias_term=False)
     else:
-        maker.layer("InnerProduct", node.path, source, blobs=[kernel], num_output=len(places), bias_term=False)
-
-
-def _padded_channels(maker: LayerMaker, node: Node, op: ops.PadChannels) -> None:
-    _chosen(maker, node, [*[None] * op.before, *range(maker.channels(node.inputs[0])), *[None] * op.after])
-
-
-def _shuffled(maker: LayerMaker, node: Node, op: ops.ChannelShuffle) -> None:
-    places = np.arange(maker.channels(node.path)).reshape(op.groups, -1).T.ravel()
-    _chosen(maker, node, [int(place) for place in places])
+        maker.layer("InnerProduct", node.path, source, blobs=[kernel], num_output=len(kernel), bias_term=False)
 
 
 def _pad_map(maker: LayerMaker, node: Node, op: ops.PadMap) -> None:
@@ -222,22 +210,12 @@ def _transposed(maker: LayerMaker, node: Node, op: ops.ConvTranspose) -> None:
             maker.layer("Scale", path, moved, blobs=[np.ones(op.filters), *trained[1:]], bias_term=True)
 
 
-def _spread(maker: LayerMaker, node: Node, kernel: np.ndarray[Any, Any], group: int) -> None:
-    """A transposed convolution whose windows stand side by side, of zeros and ones."""
+def _spread(maker: LayerMaker, node: Node, op: Spread) -> None:
+    kernel, group = spreading(op, maker.channels(node.inputs[0]))
     rows, columns = kernel.shape[2:]
     own: dict[str, Parameter] = {"kernel_h": rows, "kernel_w": columns, "stride_h": rows, "stride_w": columns, "group": group}
     filters = kernel.shape[1] * group
     maker.layer("Deconvolution", node.path, *node.inputs, blobs=[kernel], num_output=filters, bias_term=False, **own)
-
-
-def _depth_to_space(maker: LayerMaker, node: Node, op: ops.DepthToSpace) -> None:
-    channels, block = maker.channels(node.inputs[0]), op.block
-    places = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
-    places = places if op.order == "DCR" else places.transpose(1, 2, 0)
-    kernel = np.zeros((channels, channels // block**2, block, block))
-    for (row, column, filter), place in np.ndenumerate(places):
-        kernel[place, filter, row, column] = 1
-    _spread(maker, node, kernel, 1)
 
 
 PLAIN: Mapping[type[Op], Spelling] = {
@@ -274,12 +252,10 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.AsMap: lambda maker, node, op: maker.layer("Reshape", node.path, *node.inputs, shape={"dim": (0, 0, 1, 1)}),
     ops.PadMap: _pad_map,
     ops.Crop: lambda maker, node, op: maker.moved(node.path, node.inputs[0], maker.channels(node.path), less(NONE, op.pads)),
-    ops.PadChannels: _padded_channels,
-    ops.SliceChannels: lambda maker, node, op: _chosen(maker, node, list(op.channels)),
-    ops.ChannelShuffle: _shuffled,
-    ops.DepthToSpace: _depth_to_space,
-    ops.Upsample: lambda maker, node, op: _spread(
-        maker, node, np.ones((maker.channels(node.path), 1, op.rows, op.columns)), maker.channels(node.path)
-    ),
+    ops.PadChannels: _chosen,
+    ops.SliceChannels: _chosen,
+    ops.ChannelShuffle: _chosen,
+    ops.DepthToSpace: _spread,
+    ops.Upsample: _spread,
 }
 """Ops without a padding site that Caffe has, or of which its layers compose the same numbers."""

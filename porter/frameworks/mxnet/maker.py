@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from porter.base.dtypes import Array
 from porter.filegraph.names import Names
 from porter.graph import Shape, Tensors
@@ -126,10 +124,6 @@ NAMES = {
     **{"mean": "moving_mean", "variance": "moving_var"},
 }
 """MXNet's names of tensors, by role."""
-
-
-def ones(*shape: int) -> Array:
-    return np.ones(shape)
 
 
 def _said(value: Attribute) -> str:

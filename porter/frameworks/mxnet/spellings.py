@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.base.errors import GraphError
-from porter.frameworks.mxnet.maker import Attribute, Held, SymbolMaker, Trained, ones
+from porter.frameworks.mxnet.maker import NAMES, Attribute, Held, SymbolMaker, Trained
 from porter.frameworks.mxnet.sites import filters, sides
+from porter.frameworks.single_ones import Choice, Spread, choosing, spreading
 from porter.graph import Node, Op, ops
 from porter.graph.ops import is_map
 from porter.padding import less
@@ -79,27 +80,26 @@ def _affine(maker: SymbolMaker, node: Node, op: ops.Affine) -> None:
     _by_channel(maker, node, ("broadcast_mul", scale), ("broadcast_add", offset))
 
 
-def _batch_norm(maker: SymbolMaker, node: Node, op: ops.BatchNorm) -> None:
+def _factors(maker: SymbolMaker, node: Node, op: ops.BatchNorm | ops.GroupNorm) -> list[str]:
+    """Variables of a norm's gamma and beta: MXNet's norms have both, where the source lacks one too."""
     path, name, channels = node.path, maker.values[node.path], maker.channels(node.path)
-    held = {
-        "gamma": Trained(path, "gamma", (channels,)) if op.scale else ones(channels),
-        "beta": Trained(path, "beta", (channels,)) if op.center else np.zeros(channels),
-    }
-    arguments = [maker.variable(f"{name}_{role}", numbers) for role, numbers in held.items()]
-    roles = (("mean", "moving_mean"), ("variance", "moving_var"))
-    states = [maker.variable(f"{name}_{own}", Trained(path, role, (channels,)), state=True) for role, own in roles]
+    gamma: Held = Trained(path, "gamma", (channels,)) if op.scale else np.ones(channels)
+    beta: Held = Trained(path, "beta", (channels,)) if op.center else np.zeros(channels)
+    return [maker.variable(f"{name}_gamma", gamma), maker.variable(f"{name}_beta", beta)]
+
+
+def _batch_norm(maker: SymbolMaker, node: Node, op: ops.BatchNorm) -> None:
+    name, shape = maker.values[node.path], (maker.channels(node.path),)
+    factors, roles = _factors(maker, node, op), ("mean", "variance")
+    states = [maker.variable(f"{name}_{NAMES[role]}", Trained(node.path, role, shape), state=True) for role in roles]
     stated: dict[str, Attribute] = {"eps": op.epsilon, "momentum": round(1 - op.momentum, 9), "fix_gamma": not op.scale}
-    maker.node("BatchNorm", name, *node.inputs, *arguments, *states, **stated)
+    maker.node("BatchNorm", name, *node.inputs, *factors, *states, **stated)
 
 
 def _instance_norm(maker: SymbolMaker, node: Node, op: ops.GroupNorm) -> None:
-    path, name, channels = node.path, maker.values[node.path], maker.channels(node.path)
-    if op.groups != channels or not is_map(maker.shapes[path]):
-        raise GraphError("porter writes MXNet's InstanceNorm, not norms of several channels", where=path, next=ELSEWHERE)
-    gamma: Held = Trained(path, "gamma", (channels,)) if op.scale else ones(channels)
-    beta: Held = Trained(path, "beta", (channels,)) if op.center else np.zeros(channels)
-    held = maker.variable(f"{name}_gamma", gamma), maker.variable(f"{name}_beta", beta)
-    maker.node("InstanceNorm", name, *node.inputs, *held, eps=op.epsilon)
+    if op.groups != maker.channels(node.path) or not is_map(maker.shapes[node.path]):
+        raise GraphError("porter writes MXNet's InstanceNorm, not norms of several channels", where=node.path, next=ELSEWHERE)
+    maker.node("InstanceNorm", maker.values[node.path], *node.inputs, *_factors(maker, node, op), eps=op.epsilon)
 
 
 def _response_norm(maker: SymbolMaker, node: Node, op: ops.LocalResponseNorm) -> None:
@@ -179,29 +179,12 @@ def _extended(maker: SymbolMaker, node: Node, op: ops.ExtendMap) -> None:
     maker.padded(maker.values[node.path], node.inputs[0], op.pads, mode=op.mode)
 
 
-def _of_channels(maker: SymbolMaker, node: Node, places: list[int | None]) -> None:
-    """Channels of a value, or zeros: sums with one factor of one each."""
-    kernel = np.zeros((len(places), maker.channels(node.inputs[0])))
-    for to, place in enumerate(places):
-        if place is not None:
-            kernel[to, place] = 1
-    maker.chosen(maker.values[node.path], node.inputs[0], kernel)
-
-
-def _sliced(maker: SymbolMaker, node: Node, op: ops.SliceChannels) -> None:
-    if op.step == 1:
-        maker.node("slice_axis", maker.values[node.path], *node.inputs, axis=1, begin=op.start, end=op.stop)
+def _chosen(maker: SymbolMaker, node: Node, op: Choice) -> None:
+    name, (source,) = maker.values[node.path], node.inputs
+    if isinstance(op, ops.SliceChannels) and op.step == 1:
+        maker.node("slice_axis", name, source, axis=1, begin=op.start, end=op.stop)
     else:
-        _of_channels(maker, node, list(op.channels))
-
-
-def _padded_channels(maker: SymbolMaker, node: Node, op: ops.PadChannels) -> None:
-    _of_channels(maker, node, [*[None] * op.before, *range(maker.channels(node.inputs[0])), *[None] * op.after])
-
-
-def _shuffled(maker: SymbolMaker, node: Node, op: ops.ChannelShuffle) -> None:
-    places = np.arange(maker.channels(node.path)).reshape(op.groups, -1).T.ravel()
-    _of_channels(maker, node, [int(place) for place in places])
+        maker.chosen(name, source, choosing(op, maker.channels(source)))
 
 
 def _transposed(maker: SymbolMaker, node: Node, op: ops.ConvTranspose) -> None:
@@ -219,25 +202,10 @@ def _transposed(maker: SymbolMaker, node: Node, op: ops.ConvTranspose) -> None:
             maker.node("broadcast_add", name, moved, bias)
 
 
-def _spread(maker: SymbolMaker, node: Node, kernel: Any, groups: int) -> None:
-    """A transposed convolution whose windows stand side by side, of zeros and ones."""
-    name, window = maker.values[node.path], kernel.shape[2:]
-    stated: dict[str, Attribute] = {"kernel": window, "stride": window, **filters(kernel.shape[1] * groups, groups, False)}
-    maker.node("Deconvolution", name, *node.inputs, maker.variable(f"{name}_weight", kernel), **stated)
-
-
-def _depth_to_space(maker: SymbolMaker, node: Node, op: ops.DepthToSpace) -> None:
-    channels, block = maker.channels(node.inputs[0]), op.block
-    places = np.arange(channels).reshape((block, block, -1) if op.order == "DCR" else (-1, block, block))
-    kernel = np.zeros((channels, channels // block**2, block, block))
-    for (row, column, filter), place in np.ndenumerate(places if op.order == "DCR" else places.transpose(1, 2, 0)):
-        kernel[place, filter, row, column] = 1
-    _spread(maker, node, kernel, 1)
-
-
-def _upsampled(maker: SymbolMaker, node: Node, op: ops.Upsample) -> None:
-    channels = maker.channels(node.path)
-    _spread(maker, node, np.ones((channels, 1, op.rows, op.columns)), channels)
+def _spread(maker: SymbolMaker, node: Node, op: Spread) -> None:
+    name, (kernel, groups) = maker.values[node.path], spreading(op, maker.channels(node.inputs[0]))
+    sides, own = kernel.shape[2:], filters(kernel.shape[1] * groups, groups, False)
+    maker.node("Deconvolution", name, *node.inputs, maker.variable(f"{name}_weight", kernel), kernel=sides, stride=sides, **own)
 
 
 def _clip(low: float, high: float) -> Mapping[str, Attribute]:
@@ -285,10 +253,10 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.PadMap: lambda maker, node, op: maker.padded(maker.values[node.path], node.inputs[0], op.pads, op.fill),
     ops.ExtendMap: _extended,
     ops.Crop: lambda maker, node, op: maker.cropped(maker.values[node.path], node.inputs[0], op.pads),
-    ops.PadChannels: _padded_channels,
-    ops.SliceChannels: _sliced,
-    ops.ChannelShuffle: _shuffled,
-    ops.DepthToSpace: _depth_to_space,
-    ops.Upsample: _upsampled,
+    ops.PadChannels: _chosen,
+    ops.SliceChannels: _chosen,
+    ops.ChannelShuffle: _chosen,
+    ops.DepthToSpace: _spread,
+    ops.Upsample: _spread,
 }
 """Ops without a padding site that MXNet has, or of which its operators compose the same numbers."""
