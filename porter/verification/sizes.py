@@ -112,7 +112,16 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     rows, columns = (_sides(graph, axis, _grown(graph, axis, native[axis])) for axis in (0, 1))
     count = max(len(rows), len(columns))
     pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count)) if rows and columns else ()
-    return tuple(dict.fromkeys(pairs))
+    return tuple(size for size in dict.fromkeys(pairs) if _takes(graph, size))
+
+
+def _takes(graph: Graph, size: Pair) -> bool:
+    """Whether a graph takes rows and columns together: cells in one row may be added to as many channels."""
+    try:
+        shapes(graph, size)
+    except GraphError:
+        return False
+    return True
 
 
 def _grown(graph: Graph, axis: int, native: int) -> int:
