@@ -18,7 +18,8 @@ from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, NoOp, Read, begin, read_nodes
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
-from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in, with_version
+from porter.formats.keras.channels_first import read_calls
+from porter.formats.keras.flow import SOURCE, Call, Flow, Result, results_in, with_version
 from porter.formats.keras.layer import Layer, Taken, Walk
 from porter.formats.keras.layers import FUSING, SEVERAL, holds_tensors, is_in_training, read_activation, read_layer
 from porter.formats.keras.naming import name_layers
@@ -60,7 +61,7 @@ def read_graph(
         FileError: it is not JSON, or not a Keras model's config.
     """
     text = with_version(text, version, where)
-    flow = read_flow(text, where)
+    flow = read_calls(text, where)
     if flow is None or len(flow.shape) != 4:
         return None
     _, rows, columns, channels = flow.shape

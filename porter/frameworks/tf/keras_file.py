@@ -19,8 +19,9 @@ from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import variable_in
+from porter.formats.keras.channels_first import read_calls
 from porter.formats.keras.classes import CLASSES
-from porter.formats.keras.flow import Call, Result, read_flow, results_in
+from porter.formats.keras.flow import Call, Result, results_in
 from porter.formats.keras.graph import Named, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
@@ -55,7 +56,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
         FileError: the config cannot be read.
     """
     where, graph = str(checkpoint.path), checkpoint.graph
-    flow = read_flow(graph.definition, where) if graph is not None else None
+    flow = read_calls(graph.definition, where) if graph is not None else None
     if graph is None or flow is None:
         raise MissingFramework("the file carries no Keras model's config", where=where)
     calls = name_calls(flow, checkpoint.tensors)

@@ -230,7 +230,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("BatchNormalization", {"axis": -1, "epsilon": 1e-3, "renorm": True}, NORM, "BatchNormalization with renorm"),
         ("BatchNormalization", {"axis": -1, "epsilon": 1e-3}, {}, "BatchNormalization without its weights in the file"),
         ("Conv2D", {"filters": 4, "kernel_size": 3, "padding": "causal"}, KERNEL, "Conv2D with padding 'causal'"),
-        ("Conv2D", {"filters": 4, "kernel_size": 3, "data_format": "channels_first"}, KERNEL, "Conv2D with channels first"),
+        ("Conv2D", {"filters": 4, "kernel_size": 3, "data_format": "channels_between"}, KERNEL, "Conv2D with channels first"),
         ("Conv2D", {"filters": 4, "kernel_size": 3}, {}, "Conv2D without its weights in the file"),
         ("Conv2D", {"filters": 4, "kernel_size": 9999, "use_bias": False}, KERNEL, "from 1 to 1024"),
         ("Resizing", {"height": 4, "width": 8, "antialias": True}, {}, "Resizing with antialias"),
@@ -245,7 +245,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("Rescaling", {"scale": [1, 2, 3], "offset": [1, 2]}, {}, "two lengths"),
         ("Normalization", {"axis": [1], "mean": [0.0], "variance": [1.0]}, {}, "over axis [1]"),
         ("Normalization", {"axis": [-1], "mean": None, "variance": None}, {}, "without one mean and variance"),
-        ("ZeroPadding2D", {"padding": 1, "data_format": "channels_first"}, {}, "ZeroPadding2D"),
+        ("ZeroPadding2D", {"padding": 1, "data_format": "channels_between"}, {}, "ZeroPadding2D"),
         ("TFOpLambda", {"function": "image.resize"}, {}, "TFOpLambda 'image.resize'"),
     ],
 )  # fmt: skip

@@ -1,0 +1,116 @@
+"""Models of Keras 2 and 3 with channels first, as models with channels last that compute the same: their kernels have one order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in
+from porter.formats.keras.nodes import Inbound
+
+_FIRST, _LAST = "channels_first", "channels_last"
+_WINDOWED = frozenset(
+    {
+        *("Conv2D", "DepthwiseConv2D", "SeparableConv2D", "Conv2DTranspose", "MaxPooling2D", "AveragePooling2D"),
+        *("ZeroPadding2D", "Cropping2D", "UpSampling2D"),
+    }
+)
+_WHOLE = frozenset({"GlobalAveragePooling2D", "GlobalMaxPooling2D"})
+_OF_EACH_NUMBER = frozenset(
+    {
+        *(
+            "Activation",
+            "ReLU",
+            "LeakyReLU",
+            "ELU",
+            "ThresholdedReLU",
+            "Add",
+            "Subtract",
+            "Multiply",
+            "Average",
+            "Maximum",
+            "Minimum",
+        ),
+        *("Dropout", "SpatialDropout2D", "GaussianNoise", "GaussianDropout", "AlphaDropout", "ActivityRegularization"),
+    }
+)
+_AXES = {1: 3, 2: 1, 3: 2, -3: 3, -2: 1, -1: 2}
+"""Places of N×C×H×W in N×H×W×C."""
+
+
+class _Mixed(Exception):
+    """A layer that is not known to compute the same with channels last."""
+
+
+def read_calls(text: str | bytes, where: str) -> Flow | None:
+    """As `read_flow`. A model whose maps all have channels first is given with channels last, if porter knows that of each of its
+    layers; its Flatten reads the map in the order in which it was, by a Permute. Keras 1's files do not say which order their
+    kernels have.
+
+    Raises:
+        FileError: as `read_flow`.
+    """
+    flow = read_flow(text, where)
+    if flow is None or flow.keras == 1 or len(flow.shape) != 4:
+        return flow
+    stated = [call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _WHOLE]
+    if not stated or any(one != _FIRST for one in stated):
+        return flow
+    try:
+        return _turned(flow)
+    except _Mixed:
+        return flow
+
+
+def _turned(flow: Flow) -> Flow:
+    calls, places, ranks = list[Call](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
+    for place, call in enumerate(flow.calls):
+        read = [ranks[result.call] for result in results_in(call.given)]
+        given = _moved(call.given, places)
+        arguments, ranks[place] = _with_channels_last(call.kind, call.arguments, read)
+        if call.kind == "Flatten" and 4 in read and call.arguments.get("data_format") != _FIRST:
+            path = (*call.path[:-1], f"{call.path[-1]}_channels_first")
+            calls.append(replace(call, path=path, kind="Permute", arguments={"dims": [3, 1, 2]}, given=given))
+            given = Inbound((Result(len(calls) - 1),), {})
+        places[place] = len(calls)
+        calls.append(replace(call, arguments=arguments, given=given))
+    batch, channels, *cells = flow.shape
+    ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
+    return replace(flow, calls=tuple(calls), outputs=ends, shape=(batch, *cells, channels))
+
+
+def _with_channels_last(kind: str, arguments: Mapping[str, Any], ranks: Sequence[int]) -> tuple[Mapping[str, Any], int]:
+    """A layer's arguments with channels last, and the rank of what it gives.
+
+    Args:
+        ranks: of the values that it reads.
+
+    Raises:
+        _Mixed: it is not known to compute the same.
+    """
+    rank, axis = max(ranks, default=0), arguments.get("axis", -1)
+    if len({*ranks}) != 1 or (rank == 4 and arguments.get("activation") == "softmax"):
+        raise _Mixed
+    if kind in _WINDOWED and rank == 4:
+        return {**arguments, "data_format": _LAST}, 4
+    if kind in _WHOLE and rank == 4:
+        return {**arguments, "data_format": _LAST}, 4 if arguments.get("keepdims") else 2
+    if kind == "Flatten":
+        return {**arguments, "data_format": _LAST}, 2
+    if kind in ("BatchNormalization", "Concatenate", "Softmax") and (rank == 2 or (isinstance(axis, int) and axis in _AXES)):
+        return {**arguments, "axis": _AXES[axis] if rank == 4 else axis}, rank
+    if kind in _OF_EACH_NUMBER or (kind == "Dense" and rank == 2):
+        return arguments, rank
+    raise _Mixed
+
+
+def _moved(given: Any, places: Mapping[int, int]) -> Any:
+    """A call's arguments, in which the calls have other places."""
+    if isinstance(given, Result):
+        return replace(given, call=places[given.call])
+    if isinstance(given, Inbound):
+        return replace(given, arguments=_moved(given.arguments, places), keywords=_moved(given.keywords, places))
+    if isinstance(given, tuple):
+        return tuple(_moved(each, places) for each in given)
+    return {name: _moved(each, places) for name, each in given.items()} if isinstance(given, Mapping) else given
