@@ -13,7 +13,7 @@ import numpy as np
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import batch_norm, combine, square
+from porter.filegraph.arithmetic import batch_norm, combine, instance_norm, square
 from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
@@ -196,6 +196,18 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
     return batch_norm(walk, layer, layer.inputs[0], sources, layer.number("eps", 1e-5), layer.number("momentum", 0.1))
 
 
+def _instance_norm(walk: Walk[Layer], layer: Layer) -> Read:
+    """fast-neural-style's."""
+    roles: dict[str, Reference] = {"gamma": (layer.tensors["weight"], 0), "beta": (layer.tensors["bias"], 0)}
+    return instance_norm(walk, layer, layer.inputs[0], roles, layer.number("eps", 1e-5))
+
+
+def _shaved(walk: Walk[Layer], layer: Layer) -> Read:
+    """fast-neural-style's: without so many rows and columns on each side."""
+    cells = layer.count("size", 0)
+    return moves.pad(walk, layer, layer.inputs[0], {2: (-cells, -cells), 3: (-cells, -cells)})
+
+
 def _prelu(walk: Walk[Layer], layer: Layer) -> Read:
     slopes = walk.flow.constants.array(layer.tensors["weight"])
     if slopes.size == 1:
@@ -320,6 +332,8 @@ READERS: Mapping[str, Reader[Layer]] = {
     **dict.fromkeys(("View", "Reshape"), _view),
     **dict.fromkeys(("SoftMax", "SpatialSoftMax"), _softmax),
     **dict.fromkeys(("Dropout", "SpatialDropout"), unary(_dropout)),
+    "InstanceNormalization": _instance_norm,
+    "ShaveImage": _shaved,
     "SpatialFullConvolution": _transposed,
     "Linear": _dense,
     "DepthConcat": _deep_concat,

@@ -70,6 +70,10 @@ def _normed(layer: Layer, x: Numbers, running_mean: Numbers, **held: Numbers) ->
     return values.batch_norm(x, running_mean, variance, held.get("weight"), held.get("bias"), epsilon)
 
 
+def _normed_alone(layer: Layer, x: Numbers, weight: Numbers, bias: Numbers) -> Any:
+    return values.group_norm(x, x.shape[1], weight, bias, layer.number("eps", 1e-5))
+
+
 def _axis(layer: Layer, x: Numbers) -> int:
     place = layer.count("dimension", 1)
     return place if place < 0 else place if layer.count("nInputDims", 0) == x.ndim - 1 else place - 1
@@ -160,6 +164,8 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     **dict.fromkeys(("View", "Reshape"), _seen),
     **dict.fromkeys(("SoftMax", "SpatialSoftMax"), _each(lambda x: values.softmax(x, 1))),
     **dict.fromkeys(("Dropout", "SpatialDropout"), lambda layer, x: x * (1 - layer.number("p", 0.5))),
+    "InstanceNormalization": _normed_alone,
+    "ShaveImage": lambda layer, x: pad(x, [(0, 0), (0, 0), *[(-layer.count("size", 0), -layer.count("size", 0))] * 2]),
     "SpatialFullConvolution": _transposed,
     "SpatialMaxPooling": _largest,
     "SpatialAveragePooling": _mean,

@@ -9,6 +9,8 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
 import porter
 from porter.base.errors import FileError
@@ -172,6 +174,28 @@ def test_a_residual_network(make: Any, size: tuple[int, int], tmp_path: Path) ->
     other.setInput(images)
     own = build_file(read_checkpoint(file, size=size), "float64", size)(images.astype(float), ("10",))["10"]
     assert np.linalg.norm(own - other.forward()) <= 1e-5 * np.linalg.norm(own)
+
+
+def test_a_network_of_fast_neural_style_is_what_torch_computes(tmp_path: Path) -> None:
+    """Residual blocks without pads, beside which the map is cut, with the statistics of each image."""
+    gain, offset = array(6) + 1, array(6)
+    alone = Module("InstanceNormalization", eps=1e-5, nOutput=6, weight=gain, bias=offset)
+    ways = Module("ConcatTable", Module("Sequential", conv(6, 6, 3), alone), Module("ShaveImage", size=1))
+    first = conv(3, 6, 3)
+    model = Module("Sequential", first, ways, Module("CAddTable"), Module("Tanh"), Module("TotalVariation", strength=0.1))
+    file = write_torch7(tmp_path / "model.t7", model)
+    assert porter.convert(file, destination="torch", input_size="12x15", out=tmp_path / "port").verdict.ok  # type: ignore[union-attr]
+    images = torch.randn(2, 3, 12, 15, generator=torch.Generator().manual_seed(0))
+
+    def convolved(x: torch.Tensor, module: Module) -> torch.Tensor:
+        return F.conv2d(x, torch.from_numpy(module.fields["weight"]), torch.from_numpy(module.fields["bias"]))
+
+    with torch.no_grad():
+        x = convolved(images, first)
+        normed = F.instance_norm(convolved(x, ways.fields["modules"][0].fields["modules"][0]), weight=torch.from_numpy(gain))
+        wanted = torch.tanh(normed + torch.from_numpy(offset).reshape(-1, 1, 1) + x[:, :, 1:-1, 1:-1])
+        found = porter.load(tmp_path / "port")(images)
+    assert torch.linalg.norm(found - wanted) <= 1e-5 * torch.linalg.norm(wanted)
 
 
 def test_files_without_modules_and_as_text(tmp_path: Path) -> None:
