@@ -131,6 +131,10 @@ def read_model(data: bytes) -> Model:
     for stated in graph.tables(3, MOST_NODES):
         op, gives = codes[stated.scalar(0, "I")], [int(place) for place in stated.numbers(2, "i4")]
         sources = [int(place) for place in stated.numbers(1, "i4") if place >= 0]
+        for source in sources:
+            if source not in known and 0 in tensors[source].numbers(0, "i4"):  # stored without numbers, as the shape of a scalar is
+                stored[names[source]] = _array(names[source], tensors[source], np.zeros(0, np.uint8), budget)
+                known[source] = names[source], 0
         lacking = next((names[place] for place in sources if place not in known), None)
         if lacking is not None:
             raise ValueError(f"{op} reads '{lacking}', which no operator before it gives")

@@ -135,6 +135,17 @@ def test_a_model_of_any_size(tmp_path: Path) -> None:
     assert read_checkpoint(file).carried.size == (None, None) and compared(file, (19, 26)) > 15
 
 
+def test_a_scalar_of_the_size_is_stored_with_a_shape_of_no_numbers(tmp_path: Path) -> None:
+    def compute(image: Any) -> Any:
+        rows = tf.reshape(tf.shape(image)[1:2], tf.constant([], tf.int32))
+        return tf.nn.relu(image) * tf.cast(rows, tf.float32)
+
+    file = tmp_path / "model.tflite"
+    file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, None, None, 3), tf.float32)])))
+    made = porter.convert(file, destination="torch", input_size="17x22", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok
+
+
 def test_8_bit_weights_are_real_numbers_and_a_graph_of_whole_numbers_is_refused(tmp_path: Path) -> None:
     """The numbers are those that the file's scales say, of which TensorFlow's interpreter has the same."""
     file, graph = tmp_path / "model.tflite", network()
