@@ -69,17 +69,17 @@ def parameters(variant: str, generation: str | None) -> Iterator[tuple[str, tupl
 
 @pytest.mark.parametrize("variant", NETWORKS)
 def test_every_parameter_is_mxnets(variant: str) -> None:
-    for generation, digest in zip((None, "prefixes"), NETWORKS[variant], strict=True):
+    for generation, digest in zip((None, "save_params"), NETWORKS[variant], strict=True):
         lines = sorted(f"{name} {shape}" for name, shape in parameters(variant, generation))
         assert sha256("\n".join(lines).encode()).hexdigest()[:16] == digest
 
 
 @pytest.mark.parametrize("prefix", ["", "mobilenet0_", "mobilenet12_"])
 def test_a_network_may_be_the_second_of_its_process(prefix: str, tmp_path: Path) -> None:
-    arrays = {f"{prefix}{name}": np.zeros(shape, np.float32) for name, shape in parameters("mobilenet_v1_0.25", "prefixes")}
+    arrays = {f"{prefix}{name}": np.zeros(shape, np.float32) for name, shape in parameters("mobilenet_v1_0.25", "save_params")}
     member = find_recipe("mobilenet_v1").member("mobilenet_v1_0.25", "gluon")
     naming = name_layers(member, expand(member), Checkpoint(tmp_path, "mxnet", "mxnet", arrays))
-    assert (naming.generation, naming.layers["block1/pointwise/conv"].name) == ("prefixes", f"{prefix}conv4")
+    assert (naming.generation, naming.layers["block1/pointwise/conv"].name) == ("save_params", f"{prefix}conv4")
 
 
 def ported(variant: str, file: Path, to: str) -> Verdict | None:
