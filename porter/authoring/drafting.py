@@ -138,7 +138,8 @@ def new_recipe(
     except MappingError:  # a convolution reads one cell
         found, built = translation(checkpoint, Wishes(size=size))
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
-    framework = engine if (engine := engine_name(checkpoint)) in DEFAULT_ZOOS else "torch"
+    written = checkpoint.dialect or engine_name(checkpoint)
+    framework = written if written in DEFAULT_ZOOS else "torch"
     facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
     names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
     names |= _bare_names(found, checkpoint.graph, get_dialect(framework))

@@ -12,9 +12,11 @@ import torch
 from torch.nn import functional as F
 
 import porter
+from porter.authoring.drafting import new_recipe
 from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from porter.recipe import load_recipe
 from tests.mxnet_files import Line, params, symbol_of, write_mxnet
 from tests.mxnet_runs import needs_mxnet, write_gluon
 
@@ -92,6 +94,16 @@ def test_arrays_without_a_graph_are_read(tmp_path: Path) -> None:
     (tmp_path / "resnet18_v1-a0666292.params").write_bytes(params(arrays()))
     checkpoint = read_checkpoint(tmp_path / "resnet18_v1-a0666292.params")
     assert checkpoint.graph is None and {name: array.shape for name, array in checkpoint.tensors.items()} == SHAPES
+
+
+def test_a_recipe_drafted_of_a_symbol_takes_its_file(tmp_path: Path) -> None:
+    pooled: Line = ("pool", "Pooling", {"global_pool": True, "pool_type": "avg"}, ["norm"])
+    dense: Line = ("head", "FullyConnected", {"num_hidden": 6}, ["pool", "head_weight", "fc_bias"])
+    held = {**arrays(), "head_weight": arrays()["fc_weight"][:, :8]}
+    file = write_mxnet(tmp_path / "model", [*LINES[:3], pooled, dense], held)
+    new_recipe("mine", tmp_path / "mine.yaml", file, size=SIZE)
+    made = porter.convert("mine", "own", "torch", weights=file, out=tmp_path / "port", recipes=tmp_path, check=False)
+    assert made.port.record.variant == "mine" and load_recipe(tmp_path / "mine.yaml").zoos["own"].framework == "mxnet"
 
 
 def test_the_content_tells_the_format_and_each_file_needs_the_other(tmp_path: Path) -> None:
