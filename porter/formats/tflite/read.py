@@ -61,7 +61,7 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     """
     data = path.read_bytes()
     try:
-        model = read_model(data)
+        return _checkpoint(path, data, read_model(data), outputs, size)
     except Quantised as error:
         next = "name the file that it was made from, or convert the model again without a representative dataset"
         raise FileError(f"a fully quantised graph is no graph of real numbers: {error}", where=str(path), next=next) from None
@@ -70,6 +70,9 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     except (ValueError, LookupError, TypeError, struct.error, OverflowError) as error:
         message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
         raise FileError(message, where=str(path), next="fetch it again") from None
+
+
+def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     tensors = {name: array for name, array in model.stored.items() if is_floating(array)}
     notes = (_ROUNDED,) if model.rounded else ()
     if model.problem is not None:
@@ -77,13 +80,8 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     _, rows, columns, _ = model.sides
     graphs = [_graph(model, most_bytes(len(data)), outputs, open_at) for open_at in ((rows, columns), (None, None))]
     stated = graphs[0] if size is None else _graph(model, most_bytes(len(data)), outputs, completed(graphs[0].size, size))
-    graph = replace(
-        stated,
-        resizable=graphs[0].nodes == graphs[1].nodes,
-        traced=stated.size != graphs[0].size,
-        definition=data,
-        language="tflite",
-    )
+    at_every, traced = graphs[0].nodes == graphs[1].nodes, stated.size != graphs[0].size
+    graph = replace(stated, resizable=at_every, traced=traced, definition=data, language="tflite")
     return Checkpoint(path, "tflite", None, {**tensors, **graph.evaluated}, notes, graph=graph)
 
 

@@ -63,12 +63,15 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     try:
         found = read_objects(data)
         module = network_in(found)
-        network = None if module is None else read_network(module)
+        if module is None:
+            return Checkpoint(path, "torch7", None, arrays_in(found), ("read without a graph: it holds no module of nn's",))
+        return _checkpoint(path, data, read_network(module), outputs, size)
     except (ValueError, TypeError, LookupError, RecursionError, OverflowError, struct.error) as error:
         message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
         raise FileError(message, where=str(path), next="fetch it again") from None
-    if network is None:
-        return Checkpoint(path, "torch7", None, arrays_in(found), ("read without a graph: it holds no module of nn's",))
+
+
+def _checkpoint(path: Path, data: bytes, network: Network, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     tensors, computed = {name: array for name, array in network.tensors.items() if is_floating(array)}, _computed(network)
     ends, notes = _without_logarithms(network)
     graph = _graph(replace(network, ends=ends), {**tensors, **computed}, most_bytes(len(data)), outputs, size)

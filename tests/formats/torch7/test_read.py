@@ -222,8 +222,10 @@ def test_damaged_files_are_one_error(tmp_path: Path) -> None:
             read_checkpoint(file)
         except FileError as error:
             assert str(file) in str(error)
-    endless = Module("Sequential", Module("ReLU"))
+    endless, unnumbered = Module("Sequential", Module("ReLU")), network()
     endless.fields["modules"].append(endless)
-    write_torch7(file, endless)
-    with pytest.raises(FileError, match=re.escape("the model is damaged: ")):
-        read_checkpoint(file)
+    unnumbered.fields["modules"][1].fields["nInputPlane"] = float("nan")
+    for model in (endless, unnumbered):
+        write_torch7(file, model)
+        with pytest.raises(FileError, match=re.escape("the model is damaged: ")):
+            read_checkpoint(file)
