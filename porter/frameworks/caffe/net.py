@@ -42,19 +42,17 @@ class Net:
             about: facts, which stand in its first lines.
         """
         facts = [f"# {name}: {' '.join(fact.split())}" for name, fact in (about or {}).items()]
+        lines = [layer.text for layer in self.layers]
         dims = " ".join(f"dim: {n}" for n in (1, self.channels, *size))
         shape = "" if None in size else f" input_param {{ shape {{ {dims} }} }}"
         image = f'layer {{ name: "{self.image}" type: "Input" top: "{self.image}"{shape} }}'
-        return "\n".join([*facts, f'name: "{plain((about or {}).get("porter.variant", "port"))}"', image, *self._lines()]) + "\n"
-
-    def _lines(self) -> list[str]:
-        return [layer.text for layer in self.layers]
+        return "\n".join([*facts, f'name: "{plain((about or {}).get("porter.variant", "port"))}"', image, *lines]) + "\n"
 
     def blobs(self, tensors: Tensors, kind: np.dtype[Any]) -> list[list[Array]]:
         """Those of each layer, in the number type `kind`.
 
         Raises:
-            MappingError: the tensors do not fit the graph.
+            MappingError: the tensors lack one of the graph's.
         """
         try:
             return [[_filled(blob, tensors).astype(kind, copy=False) for blob in layer.blobs] for layer in self.layers]

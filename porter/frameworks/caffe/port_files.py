@@ -38,7 +38,7 @@ def write(
     if sum(array.nbytes for arrays in blobs for array in arrays) > MOST_BYTES:
         raise UsageError("a .caffemodel has at most 2 GiB, and these weights have more", next="port it to torch or onnx")
     size = plan.only_size or tuple(json.loads(about.get("porter.native_size", "[null, null]")))
-    (folder / NET_FILE).write_text(net.text((size[0], size[1]), about))
+    (folder / NET_FILE).write_text(net.text((size[0], size[1]), about), encoding="utf-8")
     with (folder / MODEL_FILE).open("wb") as file:
         file.writelines(net_message("port", [layer.words for layer in net.layers], blobs))
     return {name: digest(folder / name) for name in (MODEL_FILE, NET_FILE)}
@@ -52,7 +52,7 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     """
     net = make_net(plan)
     try:
-        stated, stored = (folder / NET_FILE).read_text(), read_blobs((folder / MODEL_FILE).read_bytes())
+        stated, stored = (folder / NET_FILE).read_text(encoding="utf-8"), read_blobs((folder / MODEL_FILE).read_bytes())
         wrong = _first_wrong(parse(stated), parse(net.text(ANY)))
     except (OSError, ValueError, OverflowError) as error:
         raise FileError(f"the port's model cannot be read: {str(error)[:300]}", where=str(folder), next="convert again") from None

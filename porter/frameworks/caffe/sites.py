@@ -72,9 +72,11 @@ def _pooled(maker: LayerMaker, path: str, op: MaxPool | AvgPool, realisation: Re
 
 def _largest(maker: LayerMaker, path: str, window: Window, source: str) -> None:
     """A max pool of dilated windows: the largest of the map's parts that the window's cells read."""
-    channels, cells = maker.shapes[path][0] or 0, []
+    cells = []
     for row in range(0, window.extent(0), window.dilation[0]):
         for column in range(0, window.extent(1), window.dilation[1]):
             cut = -row, row + 1 - window.extent(0), -column, column + 1 - window.extent(1)
-            cells.append(maker.moved(maker.name(f"{path}_cell"), source, channels, cut, window.stride))
-    maker.layer("Eltwise", path, *cells, operation="MAX")
+            name = path if window.kernel == (1, 1) else maker.name(f"{path}_cell")
+            cells.append(maker.moved(name, source, maker.channels(path), cut, window.stride))
+    if len(cells) > 1:
+        maker.layer("Eltwise", path, *cells, operation="MAX")
