@@ -249,6 +249,8 @@ REACHES_NOWHERE = "no window reaches past the input"
 
 def _why(site: Site, found: Realisation, capabilities: Capabilities) -> str:
     reason = _native_why(site, found) if found.front is None else _front_why(site, found.front, capabilities)
+    if any(found.skipped):
+        reason = f"{_uneven(site.convention)}; the destination pads both sides alike, with zeros around its kernel"
     if found.counted is not None:
         reason += "; the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
     if found.by_cell:
@@ -283,6 +285,14 @@ def _native_why(site: Site, found: Realisation) -> str:
 _WIDEST = {"half": "larger than half", "less": "as large as"}
 
 
+def _uneven(convention: Convention) -> str:
+    sides = {
+        "same": "SAME puts the odd cell at the bottom and right",
+        "same_lower": "SAME_LOWER puts the odd cell at the top and left",
+    }
+    return sides.get(convention.rule, "the source pads its two sides differently")
+
+
 def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     convention = site.convention
     if front.rule != "explicit":
@@ -296,11 +306,7 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
             return takes_part
         return f"the destination's own layers pad {'by SAME or ' if capabilities.same else ''}not at all"
     if (top, left) != (bottom, right) and not capabilities.explicit:
-        sides = {
-            "same": "SAME puts the odd cell at the bottom and right",
-            "same_lower": "SAME_LOWER puts the odd cell at the top and left",
-        }
-        return f"{sides.get(convention.rule, 'the source pads its two sides differently')}; the destination pads both sides alike"
+        return f"{_uneven(convention)}; the destination pads both sides alike"
     if site.kind == "max_pool" and convention.fill != LOWEST:
         return takes_part
     if site.kind != "conv" and capabilities.pool_pads != "any":

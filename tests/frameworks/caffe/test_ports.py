@@ -47,6 +47,8 @@ def test_mobilenet_of_tensorflow(tmp_path: Path) -> None:
     assert db(opencv(tmp_path, images, [head])[head], wanted) > 95
     strided = {path: Convention("explicit", (1, 1, 1, 1)) for path, found in plan.realisations.items() if found.kind != "native"}
     assert len(strided) == 5 and str(plan.realisations["stem/conv"]) == "1, its kernel amid zeros ((1,0),(1,0))"
+    why = "SAME puts the odd cell at the bottom and right; the destination pads both sides alike, with zeros around its kernel"
+    assert plan.realisations["stem/conv"].why == why
     assert db(logits(caffe, with_conventions(graph, strided), tensors, images), wanted) < 15
 
 
