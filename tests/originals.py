@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -82,6 +82,21 @@ def gluon(image: Pixels, size: int, crop: int) -> Values:
     scaled = resized[top : top + crop, left : left + crop].astype(np.float32) / np.float32(255)
     mean, deviation = np.float32([0.485, 0.456, 0.406]), np.float32([0.229, 0.224, 0.225])
     values: Values = (scaled - mean) / deviation
+    return values
+
+
+def caffe(image: Pixels, size: int, crop: int, mean: Sequence[float], deviation: float) -> Values:
+    """eval_image.py of shicai/MobileNet-Caffe, with the resize of Caffe's tools: BGR without the mean, over `deviation`, for which
+    the former has a factor of 0.017. Gives rows x columns x BGR.
+    """
+    import cv2
+
+    rows, columns = (side * size // min(image.shape[:2]) for side in image.shape[:2])
+    resized = cv2.resize(image, (columns, rows), interpolation=cv2.INTER_LINEAR)
+    top, left = (rows - crop) // 2, (columns - crop) // 2
+    values: Values = (resized[top : top + crop, left : left + crop, ::-1].astype(np.float32) - np.float32(mean)) / np.float32(
+        deviation
+    )
     return values
 
 

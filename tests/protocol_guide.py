@@ -60,7 +60,7 @@ ORIGINALS: Mapping[tuple[str, str], Original] = {
     ("pil_bilinear", "shorter_side"): Original("torchvision's transforms on PIL images", "bit for bit", _PIL),
     ("pil_bicubic", "shorter_side"): Original("timm's transforms, which are torchvision's on PIL images", "bit for bit", _PIL),
     ("opencv_bilinear", "shorter_side"): Original(
-        "OpenCV, as MXNet's `Resize` and `CenterCrop` call it",
+        "OpenCV, as MXNet's `Resize` and `CenterCrop` and Caffe's tools call it",
         "bit for bit",
         ("test_resampling.py::test_opencv_bilinear_is_opencvs_bit_for_bit",),
     ),

@@ -25,8 +25,9 @@ VARIANT, POOL, CLASSES, SIZE = "shallow", "stem/pool", 10, (64, 64)
 def recipes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recipe with a variant of two stages, two units each: as few as Keras's code can stack."""
     changes = {
-        "\nvariants:\n": f"\\g<0>  {VARIANT}: {{layers: 8, depths: [2, 2, 0, 0]}}\n",
-        "    names:": "    reference: none\n    names:",  # no zoo's own code has such a model
+        "\nvariants:\n": f"\\g<0>  {VARIANT}: {{layers: 8, depths: [2, 2, 0, 0], bottleneck: true}}\n",
+        "\n    names:": "\n    reference: none\n    names:",  # no zoo's own code has such a model
+        r"\n    only: \[resnet50v2": f"\\g<0>, {VARIANT}",
     }
     return copied(tmp_path_factory.mktemp("recipes"), changes, "resnet_v2")
 

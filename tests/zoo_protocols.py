@@ -98,6 +98,9 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
         return originals.vit_jax(np.asarray(image), protocol.size).transpose(2, 0, 1)
     if use.zoo == "gluon":
         return originals.gluon(np.asarray(image), protocol.size, protocol.crop or 0).transpose(2, 0, 1)
+    if use.zoo == "caffe":
+        found = originals.caffe(np.asarray(image), protocol.size, protocol.crop or 0, protocol.mean, protocol.std[0])
+        return found.transpose(2, 0, 1)
     if use.zoo == "akamaster":
         return originals.akamaster_preset(image)
     return originals.timm_preset(TIMM[use.architecture, use.zoo])(image)
