@@ -148,7 +148,13 @@ def _affine(maker: LayerMaker, node: Node, op: ops.Affine) -> None:
 def _response_norm(maker: LayerMaker, node: Node, op: ops.LocalResponseNorm) -> None:
     if op.size % 2 == 0:
         raise GraphError(f"Caffe's LRN takes an odd number of channels, not {op.size}", where=node.path, next=ELSEWHERE)
-    maker.layer("LRN", node.path, *node.inputs, local_size=op.size, alpha=op.alpha * op.size, beta=op.beta, k=op.bias)
+    if op.bias <= 0 or op.bias == 1:
+        maker.layer("LRN", node.path, *node.inputs, local_size=op.size, alpha=op.alpha * op.size, beta=op.beta, k=op.bias)
+        return
+    # OpenCV 4.14 reads no `k` and takes 1, so the rest of it is a factor.
+    own, alpha = maker.name(f"{node.path}_of_one"), op.alpha * op.size / op.bias
+    scaled = maker.layer("LRN", own, *node.inputs, local_size=op.size, alpha=alpha, beta=op.beta)
+    maker.layer("Power", node.path, scaled, scale=op.bias**-op.beta)
 
 
 def _dense(maker: LayerMaker, node: Node, op: ops.Dense) -> None:

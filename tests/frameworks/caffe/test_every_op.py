@@ -16,7 +16,20 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks.caffe import destination as framework
 from porter.frameworks.caffe.net import make_net
 from porter.frameworks.caffe.spellings import PLAIN
-from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Flatten, Graph, LayerNorm, MaxPool, Node, Op, Rearrange
+from porter.graph import (
+    INPUT,
+    AvgPool,
+    Conv,
+    ConvTranspose,
+    Flatten,
+    Graph,
+    LayerNorm,
+    LocalResponseNorm,
+    MaxPool,
+    Node,
+    Op,
+    Rearrange,
+)
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Size, Window
 from tests.frameworks.sayable import WINDOWED, sayable
@@ -100,7 +113,7 @@ def test_what_caffe_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
         make_net(plan)
 
 
-SITES = (
+READ_OTHERWISE = (
     Conv(4, Window((1, 7)), Convention("explicit", (0, 0, 3, 3))),
     Conv(4, Window((3, 3), (2, 2)), Convention("explicit", (0, 1, 2, 0))),
     Conv(4, Window((3, 3), (1, 1), (2, 1)), Convention("explicit", (1, 2, 0, 1))),
@@ -111,12 +124,13 @@ SITES = (
     AvgPool(Window((3, 3)), Convention("same")),
     AvgPool(Window((3, 3), (2, 2)), Convention("explicit", (1, 0, 0, 1), average="full_window")),
     AvgPool(Window((3, 3), (2, 2)), Convention("explicit", (1, 1, 1, 1), average="real_cells")),
+    LocalResponseNorm(3, 0.5, 0.75, 2.0),
 )
 
 
-def test_pads_in_opencv(tmp_path: Path) -> None:
-    """OpenCV reads neither of `pad_h` and `pad_w` without the other. tests/padding has the whole grid, in porter's own engine."""
-    nodes = tuple(Node(f"site{place}", op, (INPUT,)) for place, op in enumerate(SITES))
+def test_what_opencv_reads_in_its_own_way(tmp_path: Path) -> None:
+    """OpenCV reads neither of `pad_h` and `pad_w` without the other, and no `k` of an LRN; tests/padding has all pads."""
+    nodes = tuple(Node(f"op{place}", op, (INPUT,)) for place, op in enumerate(READ_OTHERWISE))
     graph = Graph(nodes, 3, nodes[0].path, further=tuple(node.path for node in nodes[1:]))
     plan, tensors = make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph)
     framework.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": "[10, 9]"})
