@@ -90,7 +90,8 @@ def _classes(of: Record | Inspection) -> str:
 
 
 def _pads_summary(pads: Sequence[Pad]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in Counter(pad.kind for pad in pads).items())
+    kinds = Counter(pad.kind for pad in pads)
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no site"
 
 
 def _parity_line(parity: Parity) -> str:

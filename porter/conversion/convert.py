@@ -297,6 +297,7 @@ def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:
     if taken is not None and taken[0] != taken[1] and taken[0] > 1:  # a map of one row is no photo
         only = "{}x{}".format(*taken)
         warnings.append(
-            f"the port accepts only {only}, and predict and eval feed squares: convert again with --input-size N or any"
+            f"the port accepts only {only}, and predict and eval feed squares: convert again with --input-size N or any, or export "
+            "the model with open sizes"
         )
     return (*warnings, *doubted(record, record.zoo))

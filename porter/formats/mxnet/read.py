@@ -66,9 +66,10 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
         raise FileError(message, where=str(path), next="fetch both files again") from None
     if text is None or symbol is None:
-        return Checkpoint(path, "mxnet", "mxnet", tensors)
+        note = f"read without the graph: its operators are in a {_SYMBOL}, and there is none beside it"
+        return Checkpoint(path, "mxnet", "mxnet", tensors, (note,))
     if symbol.image is None:
-        note = "read without the graph: one image is expected as the only variable without an array"
+        note = f"read without the graph: {symbol.lacking} of its variables have no array here, expected one, the image"
         return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
     expect_values(outputs, [node.name for node in symbol.nodes])
     ends = tuple((name, 0) for name in outputs) or symbol.ends

@@ -63,12 +63,14 @@ class Symbol:
         image: the only variable that no array is for; None if there are others, or none.
         sides: its axes, as far as the symbol states them.
         ends: the values that it gives.
+        lacking: how many variables no array is for.
     """
 
     nodes: tuple[Node, ...]
     image: str | None
     sides: tuple[int, ...]
     ends: tuple[Reference, ...]
+    lacking: int
 
 
 def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
@@ -108,4 +110,4 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
         known.append({0: (nodes[-1].name, 0)})
     ends = tuple(known[place].get(index, (known[place][0][0], index)) for place, index, *_ in stated["heads"])
     (image, sides), *others = free.items() or [(None, ())]
-    return Symbol(tuple(nodes), None if others else image, sides, ends)
+    return Symbol(tuple(nodes), None if others else image, sides, ends, len(free))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from porter.base.dtypes import Array, Dtype, Precision
 from porter.base.errors import CheckFailed, MissingFramework, UsageError
 from porter.data.preprocess import Preprocess
@@ -35,11 +37,14 @@ class PortModel:
     def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
         """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type.
 
+        Args:
+            batch: whatever numpy makes an array of, so a tensor of torch's too.
+
         Raises:
             UsageError: the batch does not fit the model's input.
         """
         outputs = self.plan.graph.outputs
-        found = run(self, batch, outputs)
+        found = run(self, np.asarray(batch), outputs)
         return found[outputs[0]] if len(outputs) == 1 else tuple(found[path] for path in outputs)
 
 
