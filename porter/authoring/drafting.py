@@ -187,7 +187,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     ]
     if not listed.ordered:
         said.append("TODO: the order of the layers, because the file does not keep it: they stand in the order of their names")
-    for match in rank(checkpoint).matches[:1]:
+    for match in rank(checkpoint, least=NEAR).matches[:1]:
         if match.score >= NEAR:
             line = convert_command(match.member, _destination(listed.framework), checkpoint.path, None)
             said.append(f"{match.score:.0%} of the tensors fit {match.member.name}, of a recipe that exists: {line}")

@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"_\d+/")
 LIKELY = 0.5
 """A file looks like a variant if its score is at least this."""
 NEAR = 0.3
-"""A draft takes a zoo's names from a match if its score is at least this."""
+"""A draft names the match whose score is at least this."""
 CLOSE = 0.02
 """Matches whose scores differ by no more than this are about as good."""
 REACH = 2.01 * CLOSE

@@ -15,12 +15,14 @@ from safetensors.numpy import save_file
 from safetensors.torch import load_file
 
 import porter
-from porter.formats.reading import read_checkpoint
+from porter.authoring.drafting import new_recipe
+from porter.formats.reading import read_checkpoint, read_weights
 from porter.source.own_graph import open_graph
 from porter.verification.own_code import maker
 from tests.conftest import Cli, refused
 from tests.frameworks.torch.test_code import loaded_from
 from tests.recipe.recipes import VALID, write
+from tests.weights_files import published_like
 
 LAYERS = keras.layers
 
@@ -211,3 +213,10 @@ def test_a_keras_port_has_the_layers_of_its_file(saved: Path, tmp_path: Path) ->
     porter.convert(saved, destination="tf", out=tmp_path / "port", check=False)
     model = keras.models.load_model(tmp_path / "port" / "model.keras")
     assert {"block_3_expand", "block_3_expand_BN", "logits"} <= {layer.name for layer in model.layers}
+
+
+def test_a_draft_names_a_recipe_that_has_a_part_of_the_file(tmp_path: Path) -> None:
+    whole = read_weights(published_like(tmp_path, "squeezenet1_1", "torchvision")).tensors
+    save_file(dict(list(whole.items())[: len(whole) * 2 // 5]), tmp_path / "part.safetensors")
+    new_recipe("own", tmp_path / "own.yaml", weights=tmp_path / "part.safetensors")
+    assert "38% of the tensors fit squeezenet1_1" in (tmp_path / "own.yaml").read_text()
