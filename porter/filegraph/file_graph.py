@@ -128,7 +128,7 @@ class FileGraph:
         return frozenset(node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes))
 
     def has_room(self, size: tuple[int, int]) -> bool:
-        """Whether every window has room in its map at a size of the input: a framework runs none that has not."""
+        """Whether every window has room in its map at a size of the input: a framework runs no window that lacks it."""
         return not any(isinstance(node.op, Conv | MaxPool | AvgPool) for node in self._shapes(size)[1])
 
     def _shapes(self, size: Size) -> tuple[Mapping[str, Shape], list[FileNode]]:

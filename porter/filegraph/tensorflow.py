@@ -70,7 +70,7 @@ def nearest_or_linear(kind: str, linear: bool, by: Sequence[int], half: bool, en
 
     Args:
         kind: what the file calls it.
-        by: factors of rows and columns; 0 where they are no whole numbers.
+        by: factors of rows and columns; 0 where they have fractions.
         half, ends: its flags half_pixel_centers and align_corners.
     """
     coordinates: Coordinates = "align_corners" if ends else "half_pixel" if half else "asymmetric"

@@ -29,7 +29,7 @@ def as_json(text: str) -> str:
     while depth or not parts:
         token = _TOKEN.match(text, place)
         if token is None:
-            raise ValueError(f"its module is no plain object: {text[place : place + 40]!r}")
+            raise ValueError(f"its module has more than plain values: {text[place : place + 40]!r}")
         quoted, single, mark, word, plain = token.groups()
         place = token.end()
         depth += {"{": 1, "[": 1, "}": -1, "]": -1}.get(mark or "", 0)

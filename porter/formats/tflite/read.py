@@ -64,7 +64,7 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         return _checkpoint(path, data, read_model(data), outputs, size)
     except Quantised as error:
         next = "name the file that it was made from, or convert the model again without a representative dataset"
-        raise FileError(f"a fully quantised graph is no graph of real numbers: {error}", where=str(path), next=next) from None
+        raise FileError(f"a fully quantised graph computes in whole numbers: {error}", where=str(path), next=next) from None
     except Unread as error:
         raise FileError(str(error), where=str(path), next="convert the model again with weights of float32 or float16") from None
     except (ValueError, LookupError, TypeError, struct.error, OverflowError) as error:

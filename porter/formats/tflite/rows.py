@@ -21,7 +21,7 @@ def program(definition: bytes) -> Program:
     gives = {(operator.name, place): name for operator in model.operators for place, name in enumerate(operator.gives)}
     steps = []
     for operator in model.operators:
-        # Whole numbers are no tensors of a checkpoint's.
+        # A checkpoint holds no tensors of whole numbers.
         whole = {place: model.stored[name] for place, (name, _) in enumerate(operator.inputs) if name in model.stored}
         whole = {place: array for place, array in whole.items() if array.dtype.kind in "iub"}
         reads = ("" if place in whole else gives.get(source, source[0]) for place, source in enumerate(operator.inputs))

@@ -65,7 +65,7 @@ class _Reader:
                 self._fill(kind, number)
             return self.known[number]
         if kind not in (_NIL, _NUMBER, _TEXT, _TRUTH, _FUNCTION):
-            raise ValueError(f"{kind} is no type of Lua's")
+            raise ValueError(f"Lua has no type {kind}")
         if kind == _NUMBER:
             return self._numbers("<f8", 1).item()
         if kind == _TRUTH:

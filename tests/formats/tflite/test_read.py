@@ -159,7 +159,7 @@ def test_8_bit_weights_are_real_numbers_and_a_graph_of_whole_numbers_is_refused(
         wanted = (whole - of["zero_points"].reshape(along)) * of["scales"].astype(float).reshape(along)
         np.testing.assert_array_equal(checkpoint.tensors[name], wanted.astype(np.float32))
     file.write_bytes(converted(graph, "int8"))
-    with pytest.raises(FileError, match=re.escape("a fully quantised graph is no graph of real numbers: ")):
+    with pytest.raises(FileError, match=re.escape("a fully quantised graph computes in whole numbers: ")):
         read_checkpoint(file)
 
 
