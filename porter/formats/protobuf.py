@@ -1,4 +1,4 @@
-"""Parses the protobuf messages of files. The message's class comes from the framework that declares it."""
+"""Parses the protobuf messages of files: by the class of the framework that declares them, or field by field without one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ _MOST_BYTES = (1 << 31) - 1
 MOST_PARTS = 1 << 20
 """Messages and texts in a message. Two bytes state one, and protobuf takes some 150 for it; a model of 20,000 nodes has 400,000."""
 _LARGE = 1 << 12
+_FIXED = {1: 8, 5: 4}
+"""Bytes of a number whose length does not vary, by the kind of its field."""
 
 
 def parse(path: Path, message: Any, instead: str = "fetch or copy it again", most_parts: int = MOST_PARTS) -> Any:
@@ -79,4 +81,50 @@ def _fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int]
         elif key & 7 == 0:
             _, offset = varint(data, offset)
         else:
-            offset += {1: 8, 5: 4}.get(key & 7, 0)
+            offset += _FIXED.get(key & 7, 0)
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """The fields of a message in their order, as numbers and what they hold. Integers are those of 64 bits without a sign.
+
+    Raises:
+        ValueError: it is cut short or damaged.
+    """
+    place = 0
+    while place < len(data):
+        key, place = expect_varint(data, place)
+        number, kind = key >> 3, key & 7
+        if kind == 0:
+            value, place = expect_varint(data, place)
+            yield number, value
+            continue
+        if kind == 2:
+            length, place = expect_varint(data, place)
+        elif kind in _FIXED:
+            length = _FIXED[kind]
+        else:
+            raise ValueError(f"a message has a field of kind {kind}")
+        content = data[place : place + length]
+        if len(content) != length:
+            raise ValueError("a message ends inside a field")
+        place += length
+        yield number, content if kind == 2 else int.from_bytes(content, "little")
+
+
+def expect_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
+    """A varint and the place after it.
+
+    Raises:
+        ValueError: the data ends inside it, or it has more than 64 bits.
+    """
+    value = 0
+    for width in range(0, 70, 7):
+        if place >= len(data):
+            raise ValueError("it ends inside a number")
+        byte, place = data[place], place + 1
+        value |= (byte & 127) << width
+        if byte < 128:
+            break
+    if byte > 127 or value >= 1 << 64:
+        raise ValueError("a number has more than 64 bits")
+    return value, place

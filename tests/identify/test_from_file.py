@@ -130,6 +130,18 @@ def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tm
     assert json.loads(ran.out)["check"] == "passed" and read_port(tmp_path / "any").record.input.size is None
 
 
+@pytest.mark.parametrize("to", ["onnx", "caffe", "mxnet"])
+def test_a_bare_file_of_a_port_says_its_native_size_and_protocol(to: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
+    protocol = "resize=squash,size=17,interpolation=pil_bilinear,divide=99"
+    made = porter.convert(
+        saved("free.keras"), destination=to, out=tmp_path / "port", preprocess=protocol, input_size="17x23", check=False
+    )
+    (made.port.folder / "port.json").unlink()
+    file = made.port.folder / made.port.destination.MODEL_FILE
+    record = porter.convert(file, destination="torch", out=tmp_path / "again", check=False).port.record
+    assert record.input.native_size == (17, 23) and record.preprocess == made.port.record.preprocess is not None
+
+
 def test_a_port_of_any_size_is_compared_at_the_size_that_is_asked_for(saved: Callable[[str], Path], tmp_path: Path) -> None:
     made = porter.convert(saved("two.keras"), destination="torch", out=tmp_path / "port", check=True, input_size="24x27")
     assert made.port.record.input.size is None and made.verdict is not None

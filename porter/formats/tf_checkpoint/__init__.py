@@ -15,7 +15,10 @@ def _version(content: Content) -> str | None:
     path = content.path
     if is_checkpoint_folder(path) if path.is_dir() else is_checkpoint_part(path):
         return find_checkpoint(path).format
-    return table_version(content.head) if content.tail == TABLE_MAGIC else None
+    if content.tail != TABLE_MAGIC:
+        return None
+    # The first entry of an index may be compressed.
+    return "tf-checkpoint-v2" if path.suffix == ".index" else table_version(content.head)
 
 
 def _format(name: str, what: str) -> Format:

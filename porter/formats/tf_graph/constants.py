@@ -19,6 +19,8 @@ from porter.formats.tf_graph.nodes import GraphNode, Refuse
 _BIG = 1024
 """A constant whose proto has more bytes counts as weights."""
 
+_TEXT = 64
+"""Bytes that a text takes besides its letters."""
 _INTEGERS = (3, 9)
 """types.proto: DT_INT32 and DT_INT64."""
 _TRUTH = 10
@@ -98,14 +100,14 @@ EVALUATORS: Mapping[str, Evaluator] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class Constants:
     """What a graph stores.
 
     Attributes:
         nodes: by name.
         variables: values of nodes that are variables, by name.
-        budget: bytes that one constant may unpack to, because a proto can declare any shape with a single number.
+        budget: bytes that its constants may still unpack to, because a proto can declare any shape with a single number.
     """
 
     nodes: Mapping[str, GraphNode]
@@ -152,11 +154,12 @@ class Constants:
         proto = node.attributes["value"].tensor
         try:
             kind = tf.dtypes.as_dtype(proto.dtype)
-            size = math.prod(shape) * max(kind.size or 0, 1)
+            size = math.prod(shape) * (kind.size or _TEXT)
             if size > self.budget:
-                raise self.refuse(f"constant '{node.name}' declares {size} bytes, more than the {self.budget} it can hold")
+                raise self.refuse(f"constant '{node.name}' declares {size} bytes, and its file can hold {self.budget} more")
+            self.budget -= size
             array = np.asarray(tf.make_ndarray(proto))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise self.refuse(f"constant '{node.name}' does not hold what it declares: {first_line(error)}") from None
         if array.shape != shape:
             raise self.refuse(f"constant '{node.name}' declares shape {shape} and holds {array.shape}")

@@ -49,7 +49,7 @@ class PlainGraph:
         variables: values by the names of their nodes.
         image: the node that takes images; its own inputs are ignored.
         ends: the values that the graph gives.
-        budget: bytes that one of its constants may unpack to.
+        budget: bytes that its constants may unpack to together.
         size: of the image, where the graph leaves it open.
     """
 

@@ -65,12 +65,13 @@ def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
     source = node.inputs[1] if node.op == "Split" else node.inputs[0]
     place = {"Split": node.inputs[0], "SplitV": node.inputs[-1]}.get(node.op)
     axis = node.integer("axis") if place is None else walk.flow.number(place)
-    known = walk.sizes(source)
-    if axis is None or known is None:
+    if axis is None:
         return None
-    count = node.integer("num" if node.op == "Unpack" else "num_split", 1)
-    sizes = walk.flow.integers(node.inputs[1]) if node.op == "SplitV" else [known[int(axis)] // count] * count
-    return moves.split(walk, node, source, int(axis), sizes, node.op != "Unpack") if sizes else None
+    if node.op != "SplitV":
+        count = node.integer("num" if node.op == "Unpack" else "num_split", 1)
+        return moves.split_evenly(walk, node, source, int(axis), count, node.op != "Unpack")
+    sizes = walk.flow.integers(node.inputs[1])
+    return moves.split(walk, node, source, int(axis), sizes) if sizes else None
 
 
 def _pack(walk: Walk, node: GraphNode) -> Read:

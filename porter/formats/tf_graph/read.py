@@ -62,6 +62,8 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
         return replace(stored, tensors={**_constants(nodes, budget, refuse), **stored.tensors}, notes=notes)
     plain = _in_order(nodes, refuse)
     ends = _named(outputs, plain, inlined.moved, image) if outputs else _ends(plain, called, inlined.moved, image)
+    if not ends:
+        raise refuse("no output of the graph depends on the image")
     ended = [name for name, _ in ends]
     unfrozen = [node.name for node in ordered(plain, ended, refuse).values() if node.op in VARIABLE_OPS]
     if unfrozen:
@@ -111,7 +113,7 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     else:
         ends = within_network(plain, image, [moved.get(source, source) for source in signed])
     if not ends:
-        raise FileError("no output of the SavedModel depends on the image", where=str(path), next="export it again")
+        raise refuse("no output of the SavedModel depends on the image")
     ended = [name for name, _ in ends]
     needed = ordered(plain, ended, refuse)
     expect_repeatable(plain, needed, run_for(nodes, ended, inlined.calls), path)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
+from porter.formats.tf_checkpoint.messages import SavedObject
 from porter.formats.tf_checkpoint.names import Owner
-from porter.formats.tf_checkpoint.read import Bundle, open_bundle, owners_of
+from porter.formats.tf_checkpoint.read import Bundle, open_bundle
 from porter.formats.tf_graph.nodes import GraphNode
 
 VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
@@ -62,13 +63,13 @@ def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> V
     bundle = open_bundle(stored)
     owners = _bound_owners(meta, bundle)
     by_name: dict[str, str] = {}
-    for owner in owners_of(bundle.object_graph()):
+    for owner in bundle.owners:
         by_name.setdefault(owner.full_name, owner.key)
     keys: dict[str, str] = {}
     for node in handles:
         shared = node.text("shared_name", "") or node.name
         known = owners[node.name].key if node.name in owners else None
-        key = next((key for key in (known, shared, node.name, by_name.get(shared)) if key in bundle.shapes), None)
+        key = next((key for key in (known, shared, node.name, by_name.get(shared)) if key in bundle.tensors), None)
         if key is None:
             raise FileError(f"variable '{shared}' of the graph is not in its checkpoint", where=str(stored), next="save it again")
         keys[node.name] = key
@@ -88,8 +89,8 @@ def _names(full: Mapping[str, str], keys: Mapping[str, str], nodes: Mapping[str,
 
 def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, Owner]:
     """The key and the name of each handle's variable, by the name of the handle's node."""
-    objects, saved = meta.object_graph_def, bundle.object_graph()
-    if saved is None or not objects.nodes or not saved.nodes:
+    objects, saved = meta.object_graph_def, bundle.objects
+    if not objects.nodes or not saved:
         return {}
     places = _same_objects(objects, saved)
     found: dict[str, Owner] = {}
@@ -99,26 +100,22 @@ def _bound_owners(meta: Any, bundle: Bundle) -> dict[str, Owner]:
         bound = list(function.bound_inputs) if function is not None else []
         for name, place in zip(inputs[len(inputs) - len(bound) :], bound, strict=False):
             if place in places and objects.nodes[place].HasField("variable"):
-                attributes = saved.nodes[places[place]].attributes
-                if len(attributes) == 1:
-                    found[name] = Owner(attributes[0].checkpoint_key, objects.nodes[place].variable.name)
+                variables = saved[places[place]].variables
+                if len(variables) == 1:
+                    found[name] = Owner(variables[0].key, objects.nodes[place].variable.name)
     return found
 
 
-def _same_objects(one: Any, other: Any) -> dict[int, int]:
+def _same_objects(one: Any, other: Sequence[SavedObject]) -> dict[int, int]:
     """Places in one object graph to those in the other: the roots, and children with the same name."""
     found = {0: 0}
     waiting = [0]
     while waiting:
         place = waiting.pop()
-        others = {child.local_name: child.node_id for child in other.nodes[found[place]].children}
+        others = other[found[place]].children
         for child in one.nodes[place].children:
             target = others.get(child.local_name)
-            if target is not None and child.node_id not in found and _inside(child.node_id, one) and _inside(target, other):
+            if target is not None and child.node_id not in found and 0 <= child.node_id < len(one.nodes) and target < len(other):
                 found[child.node_id] = target
                 waiting.append(child.node_id)
     return found
-
-
-def _inside(place: int, graph: Any) -> bool:
-    return 0 <= place < len(graph.nodes)

@@ -607,3 +607,16 @@ def test_damaged_graphs(tmp_path: Path) -> None:
     path.write_bytes(whole[:-3])
     with pytest.raises(FileError, match="cut short"):
         read_frozen_graph(path)
+
+
+def test_constants_of_one_number_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each declares less than a file may unpack to: 300 of them could take 19 GB."""
+    monkeypatch.setattr("porter.formats.limits._NEVER_REFUSED", 1 << 20)
+    tf = tensorflow()
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [None, 12, 11, 3])
+        for place in range(3):
+            tf.nn.conv2d(x, tf.constant(1.0, shape=(1, 1, 3, 1 << 15), name=f"kernel{place}"), 1, "VALID")
+    (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(FileError, match=r"constant 'kernel2' declares 393216 bytes, and its file can hold \d+ more"):
+        read_frozen_graph(tmp_path / "graph.pb")

@@ -1,0 +1,114 @@
+"""The messages of a checkpoint, read field by field: tensor_bundle.proto, saved_tensor_slice.proto, tensor_slice.proto,
+tensor_shape.proto and trackable_object_graph.proto. All of them raise ValueError for what is damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from porter.formats.protobuf import MOST_PARTS, fields
+from porter.formats.tf_checkpoint.names import Owner, Shape
+
+_MOST_FIELDS, _MOST_AXES = 1 << 16, 32
+
+Extents = tuple[tuple[int, int | None], ...]
+"""Of each axis where a slice begins, and its size; None for the whole axis."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A BundleEntryProto: a tensor's type (types.proto), and where its bytes are, or the slices that it is stored in.
+
+    Attributes:
+        checksum: masked, of its bytes.
+    """
+
+    type: int
+    shape: Shape
+    shard: int
+    start: int
+    size: int
+    checksum: int
+    slices: tuple[Extents, ...]
+
+
+@dataclass(frozen=True)
+class SavedObject:
+    """An object of a TF 2 checkpoint: the places of the objects that it holds, by their names in it, and its variables."""
+
+    children: Mapping[str, int]
+    variables: tuple[Owner, ...]
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The fields of a message by their numbers."""
+
+    numbers: Mapping[int, list[int]]
+    contents: Mapping[int, list[memoryview]]
+
+    def number(self, field: int) -> int:
+        return self.numbers.get(field, [0])[-1]
+
+    def content(self, field: int) -> memoryview:
+        return self.contents.get(field, [memoryview(b"")])[-1]
+
+    def text(self, field: int) -> str:
+        return bytes(self.content(field)).decode()
+
+
+def sorted_fields(data: memoryview) -> Fields:
+    """The fields of a small message."""
+    numbers, contents = dict[int, list[int]](), dict[int, list[memoryview]]()
+    for count, (number, value) in enumerate(fields(data)):
+        if count >= _MOST_FIELDS:
+            raise ValueError(f"a message has more than {_MOST_FIELDS} fields")
+        if isinstance(value, int):
+            numbers.setdefault(number, []).append(value)
+        else:
+            contents.setdefault(number, []).append(value)
+    return Fields(numbers, contents)
+
+
+def signed(number: int) -> int:
+    """An int64, of which a varint has the bits."""
+    return number - (1 << 64) if number >> 63 else number
+
+
+def shape_of(data: memoryview) -> Shape:
+    """A TensorShapeProto."""
+    stated = sorted_fields(data)
+    sizes = tuple(signed(sorted_fields(axis).number(1)) for axis in stated.contents.get(2, []))
+    if stated.number(3) or len(sizes) > _MOST_AXES or min(sizes, default=0) < 0:
+        raise ValueError(f"a tensor has the shape {sizes[:_MOST_AXES]}")
+    return sizes
+
+
+def extents_of(data: memoryview) -> Extents:
+    """A TensorSliceProto."""
+    found = [sorted_fields(extent) for extent in sorted_fields(data).contents.get(1, [])]
+    return tuple((signed(extent.number(1)), signed(extent.number(2)) if 2 in extent.numbers else None) for extent in found)
+
+
+def entry_of(data: memoryview) -> Entry:
+    """A BundleEntryProto."""
+    stated = sorted_fields(data)
+    shard, start, size, checksum = map(stated.number, (3, 4, 5, 6))
+    slices = tuple(map(extents_of, stated.contents.get(7, [])))
+    return Entry(stated.number(1), shape_of(stated.content(2)), shard, start, size, checksum, slices)
+
+
+def objects_of(data: memoryview) -> list[SavedObject]:
+    """A TrackableObjectGraph."""
+    found, parts = list[SavedObject](), 0
+    for number, node in fields(data):
+        if number != 1 or isinstance(node, int):
+            continue
+        stated = sorted_fields(node)
+        children, variables = (list(map(sorted_fields, stated.contents.get(field, []))) for field in (1, 2))
+        parts += 1 + len(children) + len(variables)
+        if parts > MOST_PARTS:
+            raise ValueError(f"its objects have more than {MOST_PARTS} parts")
+        owners = tuple(Owner(variable.text(3), variable.text(2)) for variable in variables)
+        found.append(SavedObject({child.text(2): child.number(1) for child in children}, owners))
+    return found

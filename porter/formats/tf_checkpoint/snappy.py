@@ -1,0 +1,43 @@
+"""Unpacks Snappy, in which TensorFlow 1 wrote the index that it put together of several shards' (format_description.txt)."""
+
+from __future__ import annotations
+
+from porter.formats.protobuf import expect_varint
+
+_MOST_EXPANSION = 22
+"""Three bytes of a copy state at most 64."""
+
+
+def unpacked(data: bytes) -> bytes:
+    """The content of a block.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    size, place = expect_varint(data, 0)
+    if size > _MOST_EXPANSION * len(data):
+        raise ValueError(f"{len(data)} compressed bytes state {size}")
+    found = bytearray()
+    while place < len(data) and len(found) <= size:
+        tag, place = data[place], place + 1
+        kind, length = tag & 3, tag >> 2
+        if kind == 0:
+            wide = max(0, length - 59)
+            length = int.from_bytes(data[place : place + wide], "little") if wide else length
+            place += wide
+            found += data[place : place + length + 1]
+            place += length + 1
+            continue
+        wide = {1: 1, 2: 2, 3: 4}[kind]
+        offset = int.from_bytes(data[place : place + wide], "little")
+        place += wide
+        if kind == 1:
+            offset, length = tag >> 5 << 8 | offset, length & 7
+        length += 4 if kind == 1 else 1
+        if not 0 < offset <= len(found):
+            raise ValueError("a compressed block copies what is before it")
+        piece = found[-offset:][:length]
+        found += (piece * (length // len(piece) + 1))[:length]
+    if len(found) != size or place != len(data):
+        raise ValueError(f"{len(found)} bytes in a compressed block that states {size}")
+    return bytes(found)

@@ -1,0 +1,115 @@
+"""The tensors of a checkpoint: views of its files, or what several slices of one are together."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.formats.tf_checkpoint.messages import Extents
+from porter.formats.tf_checkpoint.names import Shape
+
+DTYPES: Mapping[int, np.dtype[np.generic]] = {
+    number: np.dtype(kind)
+    for number, kind in {
+        1: "<f4",
+        2: "<f8",
+        3: "<i4",
+        4: "u1",
+        5: "<i2",
+        6: "i1",
+        9: "<i8",
+        10: "?",
+        14: ml_dtypes.bfloat16,
+        17: "<u2",
+        19: "<f2",
+        22: "<u4",
+        23: "<u8",
+    }.items()
+}
+"""Types of plain numbers, by their numbers in types.proto."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a tensor.
+
+    Attributes:
+        places: of each axis.
+        read: its numbers, in one axis; a ValueError where the file holds others.
+    """
+
+    places: tuple[slice, ...]
+    read: Callable[[], Array]
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(place.stop - place.start for place in self.places)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of numbers, not read yet."""
+
+    dtype: np.dtype[np.generic]
+    shape: Shape
+    slices: tuple[Slice, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def read(self) -> Array:
+        """Its numbers; memory is taken only where several slices hold them.
+
+        Raises:
+            ValueError: its slices are damaged, overlap, or are not all of it.
+        """
+        parts = [part.read().reshape(part.shape) for part in self.slices]
+        if sum(part.size for part in parts) != math.prod(self.shape):
+            raise ValueError(f"its slices hold {sum(part.size for part in parts)} numbers of {math.prod(self.shape)}")
+        if len(parts) == 1:
+            return parts[0]
+        found, filled = np.empty(self.shape, self.dtype), np.zeros(self.shape, bool)
+        for part, array in zip(self.slices, parts, strict=True):
+            found[part.places], filled[part.places] = array, True
+        if not filled.all():
+            raise ValueError("its slices overlap")
+        return found
+
+
+def places_of(extents: Extents, shape: Shape) -> tuple[slice, ...]:
+    """Where a slice is in a tensor.
+
+    Raises:
+        ValueError: it is outside.
+    """
+    if len(extents) != len(shape):
+        raise ValueError(f"a slice has {len(extents)} axes, its tensor {len(shape)}")
+    found = tuple(
+        slice(start, start + size if size is not None else whole) for (start, size), whole in zip(extents, shape, strict=True)
+    )
+    if any(not 0 <= place.start <= place.stop <= whole for place, whole in zip(found, shape, strict=True)):
+        raise ValueError(f"a slice is outside of its tensor of shape {shape}")
+    return found
+
+
+def numbers_in(data: memoryview, dtype: np.dtype[np.generic]) -> Array:
+    """The numbers in `data`, as a view of it where they are aligned in memory."""
+    return np.require(np.frombuffer(data, dtype), requirements="A")
+
+
+def mapped(path: Path) -> memoryview:
+    """The content of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b"")
