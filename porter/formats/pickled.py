@@ -1,87 +1,346 @@
-"""A stranger's pickle, read opcode by opcode before any of it is run. Nothing is made here."""
+"""The only unpickler. It runs a stranger's pickle on values of its own. A name that the format does not take is refused, and never
+looked up; what is called is the format's own functions, which check their arguments.
+
+Python's unpickler is not used, because what it sets, hashes and allocates on a stranger's word has no bounds.
+"""
 
 from __future__ import annotations
 
-import pickletools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import IO, NamedTuple
+import mmap
+import pickle
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from porter.base.errors import FileError
+from porter.base.errors import FileError, first_line
 
 _MOST_OPCODES = 1 << 20
 """A tensor takes some thirty; an opcode of one byte can take a hundred bytes of memory."""
-_MOST_DEPTH = 100
-"""Python recurses into a tuple to hash it, and crashes in one that is nested a hundred thousand deep."""
-_MOST_VALUES = 1 << 24
-"""In one value, counted at every place: hashing a tuple of twice the same tuple, sixty deep, would not end."""
-_FILL = frozenset({"APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD"})
-"""Opcodes that put values into the value below them on the stack."""
+_MOST_DIGITS = 20
+_MOST_KEY = 1 << 60
+"""Larger numbers can all have one hash. A dictionary of such keys takes the square of their number."""
+
+Maker = Callable[..., object]
 
 
-def read_opcodes(stream: bytes | IO[bytes], where: str, next: str) -> Iterator[str]:
-    """The names of the opcodes of one pickle, up to its STOP; each has its arguments.
+class Made:
+    """An object that a pickle makes; by itself, one that nobody reads. A format's own objects take their state with `build`."""
 
-    Args:
-        where, next: the file, and what to do, for messages.
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def build(self, state: Any, /) -> None:
+        """Does nothing with the state that a pickle gives its object."""
+
+
+class Named(Made):
+    """A class or function by its name in a pickle. `make` is what a call of it does."""
+
+    def __init__(self, name: str, make: Maker) -> None:
+        self.name, self.make = name, make
+
+
+class _Key(Made):
+    """Replaces a key that is neither text nor a small number. No format looks for such keys, and hashing one may not end."""
+
+    def __init__(self, key: object) -> None:
+        self.text = str(key) if isinstance(key, float | bool | None) else type(key).__name__
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What a format's pickles may say.
+
+    Attributes:
+        names: what its classes and functions are replaced by.
+        next: what to do about a file that says more, for messages.
+        text: whether Python 2's strings are text; otherwise they are bytes.
+        most: bytes of the longest text and the longest bytes that the format reads. Longer ones are not copied.
+        stored: what an id stands for, of an object that the file keeps outside of the pickle; None if it keeps none.
+    """
+
+    names: Mapping[str, Maker]
+    next: str
+    text: bool
+    most: int
+    stored: Callable[[Any], object] | None = None
+
+
+def unpickle(data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: int = 0) -> tuple[object, int]:
+    """The value of the pickle that begins at byte `at`, and the byte after it.
+
+    Mappings of every class become dictionaries.
 
     Raises:
-        FileError: it has too many opcodes, a place in the memo far beyond those before it, or too deeply nested values.
-        Exception: any that pickletools raises for bytes that are not a pickle, or cut short.
+        FileError: it is damaged, names something else than `vocabulary`, or has more opcodes than weights need.
     """
-    machine = _Machine()
-    for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-        # The memo is allocated up to the place's number; writers count places up from 0 or 1.
-        if count > _MOST_OPCODES or (opcode.name == "LONG_BINPUT" and isinstance(argument, int) and argument > count):
-            raise FileError("this pickle asks for more memory than tensors need", where=where, next=next)
-        machine.run(opcode, argument)
-        top = machine.stack[-1] if machine.stack else None
-        if top is not None and (top.depth > _MOST_DEPTH or top.values > _MOST_VALUES):
-            raise FileError("this pickle nests values deeper than any weights", where=where, next=next)
-        yield opcode.name
+    machine = _Machine(data, vocabulary, where, at)
+    try:
+        for _ in range(_MOST_OPCODES):
+            code = data[machine.at]
+            machine.at += 1
+            if code == _STOP:
+                return machine.stack.pop(), machine.at
+            step = _STEPS.get(code)
+            if step is None:
+                raise machine.refusal(f"a pickle of tensors has no opcode {code:#x}")
+            step(machine)
+    except FileError:
+        raise
+    # A stranger's pickle may fail in every way that Python knows; none is a bug of porter's.
+    except Exception as error:
+        raise FileError(f"this pickle is cut short or damaged: {first_line(error)}", where=where, next="fetch it again") from None
+    raise machine.refusal("this pickle asks for more memory than tensors need")
 
 
-class _Size(NamedTuple):
-    """How deep a value is nested, and how many values are in it, itself included."""
-
-    depth: int
-    values: int
-
-
-_NOTHING = _Size(0, 1)
+def mapping(items: Iterable[tuple[object, object]] = ()) -> dict[object, object]:
+    """A dictionary of pairs, as Python 2 pickles an OrderedDict."""
+    found: dict[object, object] = {}
+    for key, value in items:
+        found[_hashable(key)] = value
+    return found
 
 
-@dataclass
+def _hashable(key: object) -> object:
+    plain = type(key) is str or (type(key) is int and -_MOST_KEY < key < _MOST_KEY)
+    return key if plain else _Key(key)
+
+
 class _Machine:
-    """An unpickler that knows only the size of each value on its stack; None is a mark."""
+    """A stack, those below its marks, the memo, and where in the bytes it is."""
 
-    stack: list[_Size | None] = field(default_factory=list)
-    memo: dict[object, _Size] = field(default_factory=dict)
+    def __init__(self, data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: int) -> None:
+        self.data, self.vocabulary, self.where, self.at = data, vocabulary, where, at
+        self.stack: list[Any] = []
+        self.below: list[list[Any]] = []
+        self.memo: dict[int, object] = {}
+        self.copied = 0
 
-    def run(self, opcode: pickletools.OpcodeInfo, argument: object) -> None:
-        match opcode.name:
-            case "MARK":
-                self.stack.append(None)
-            case "PUT" | "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
-                self.memo[len(self.memo) if opcode.name == "MEMOIZE" else argument] = self.stack[-1] or _NOTHING
-            case "GET" | "BINGET" | "LONG_BINGET":
-                self.stack.append(self.memo[argument])
-            case "DUP":
-                self.stack.append(self.stack[-1])
-            case name:
-                taken = self._take(opcode)
-                depths = [size.depth for size in taken]
-                inner = depths[1:] if name in _FILL else depths
-                depth = max(1 + max(inner, default=-1), depths[0] if name in _FILL else 0)
-                self.stack += [_Size(depth, 1 + sum(size.values for size in taken))] * len(opcode.stack_after)
+    def refusal(self, message: str) -> FileError:
+        return FileError(message, where=self.where, next=self.vocabulary.next)
 
-    def _take(self, opcode: pickletools.OpcodeInfo) -> Sequence[_Size]:
-        """What an opcode takes off the stack, the lowest first."""
-        taken: list[_Size] = []
-        before = opcode.stack_before
-        if pickletools.markobject in before:
-            while (size := self.stack.pop()) is not None:
-                taken.append(size)
-            before = before[: before.index(pickletools.markobject)]
-        taken += [self.stack.pop() or _NOTHING for _ in before]
-        return taken[::-1]
+    def number(self, form: struct.Struct) -> Any:
+        (found,) = form.unpack_from(self.data, self.at)
+        self.at += form.size
+        return found
+
+    def cut(self, length: int) -> bytes | None:
+        """The next bytes; None if they are more than the format reads."""
+        start, self.at = self.at, self.at + length
+        if self.at > len(self.data):
+            raise EOFError("it ends inside a value")
+        return self.data[start : self.at] if length <= self.vocabulary.most else None
+
+    def line(self) -> str:
+        end = self.data.find(b"\n", self.at)
+        if end < 0:
+            raise EOFError("it ends inside a name")
+        start, self.at = self.at, end + 1
+        return self.data[start:end].decode()
+
+    def marked(self) -> list[Any]:
+        """The values above the last mark."""
+        found, self.stack = self.stack, self.below.pop()
+        return found
+
+    def name(self, module: str, word: str) -> None:
+        name = f"{'builtins' if module == '__builtin__' else module}.{word}"
+        make = self.vocabulary.names.get(name)
+        if make is None:
+            raise self.refusal(f"the file pickles '{name[:100]}', not only tensors; porter runs no code from files")
+        self.stack.append(Named(name, make))
+
+
+def _mark(machine: _Machine) -> None:
+    machine.below.append(machine.stack)
+    machine.stack = []
+
+
+def _push(make: Callable[[], object], machine: _Machine) -> None:
+    machine.stack.append(make())
+
+
+def _number(form: struct.Struct, machine: _Machine) -> None:
+    machine.stack.append(machine.number(form))
+
+
+def _long(machine: _Machine) -> None:
+    machine.stack.append(int.from_bytes(machine.cut(machine.number(_BYTE)) or b"", "little", signed=True))
+
+
+def _text(length: struct.Struct, machine: _Machine) -> None:
+    found = machine.cut(machine.number(length))
+    machine.stack.append(Made() if found is None else found.decode("utf-8", "surrogatepass"))
+
+
+def _bytes(length: struct.Struct, machine: _Machine) -> None:
+    found = machine.cut(machine.number(length))
+    machine.stack.append(Made() if found is None else found)
+
+
+def _string(length: struct.Struct, machine: _Machine) -> None:
+    """Python 2's, which is text or the content of an array."""
+    found = machine.cut(machine.number(length))
+    if found is None:
+        machine.stack.append(Made())
+    else:
+        machine.stack.append(found.decode("utf-8", "replace") if machine.vocabulary.text else found)
+
+
+def _decimal(machine: _Machine) -> None:
+    """Python 2's whole numbers of more than 32 bits."""
+    machine.stack.append(int(machine.line()[:_MOST_DIGITS]))
+
+
+def _put(place: struct.Struct, machine: _Machine) -> None:
+    machine.memo[machine.number(place)] = machine.stack[-1]
+
+
+def _memoize(machine: _Machine) -> None:
+    machine.memo[len(machine.memo)] = machine.stack[-1]
+
+
+def _get(place: struct.Struct, machine: _Machine) -> None:
+    machine.stack.append(machine.memo[machine.number(place)])
+
+
+def _tuple(count: int, machine: _Machine) -> None:
+    if len(machine.stack) < count:
+        raise IndexError("its stack is empty")
+    machine.stack[-count:] = [tuple(machine.stack[-count:])]
+
+
+def _marked_tuple(machine: _Machine) -> None:
+    found = tuple(machine.marked())
+    machine.stack.append(found)
+
+
+def _append(machine: _Machine) -> None:
+    value = machine.stack.pop()
+    _extend(machine, [value])
+
+
+def _appends(machine: _Machine) -> None:
+    values = machine.marked()
+    _extend(machine, values)
+
+
+def _extend(machine: _Machine, values: list[object]) -> None:
+    into = machine.stack[-1]
+    if type(into) is list:
+        into += values
+    elif not isinstance(into, Made):  # a set, which nobody reads
+        raise TypeError(f"it appends to {type(into).__name__}")
+
+
+def _set_item(machine: _Machine) -> None:
+    value, key = machine.stack.pop(), machine.stack.pop()
+    _fill(machine, [(key, value)])
+
+
+def _set_items(machine: _Machine) -> None:
+    values = machine.marked()
+    _fill(machine, zip(values[::2], values[1::2], strict=True))
+
+
+def _fill(machine: _Machine, items: Iterable[tuple[object, object]]) -> None:
+    into = machine.stack[-1]
+    if type(into) is not dict:
+        raise TypeError(f"it sets items of {type(into).__name__}")
+    into.update(mapping(items))
+
+
+def _global(machine: _Machine) -> None:
+    module = machine.line()
+    machine.name(module, machine.line())
+
+
+def _stack_global(machine: _Machine) -> None:
+    word, module = machine.stack.pop(), machine.stack.pop()
+    if not isinstance(module, str) or not isinstance(word, str):
+        raise TypeError("a name is not text")
+    machine.name(module, word)
+
+
+def _call(machine: _Machine) -> None:
+    arguments, named = machine.stack.pop(), machine.stack.pop()
+    if not isinstance(named, Named) or type(arguments) is not tuple:
+        raise TypeError(f"it calls {type(named).__name__}")
+    machine.copied += sum(len(given) for given in arguments if isinstance(given, list | tuple | dict))
+    if machine.copied > _MOST_OPCODES:  # through the memo, one long list can be copied by any number of calls
+        raise machine.refusal("this pickle asks for more memory than tensors need")
+    machine.stack.append(named.make(*arguments))
+
+
+def _build(machine: _Machine) -> None:
+    state, built = machine.stack.pop(), machine.stack[-1]
+    if isinstance(built, Made):
+        built.build(state)
+    elif type(built) is not dict:  # the state of a state_dict is the versions of its modules
+        raise TypeError(f"it builds {type(built).__name__}")
+
+
+def _stored(machine: _Machine) -> None:
+    stored = machine.vocabulary.stored
+    if stored is None:
+        raise machine.refusal("this pickle refers to objects outside of it")
+    machine.stack.append(stored(machine.stack.pop()))
+
+
+_BYTE, _SHORT, _INT, _UNSIGNED, _LONG = (struct.Struct(form) for form in ("<B", "<H", "<i", "<I", "<Q"))
+_STOP = pickle.STOP[0]
+_STEPS: dict[int, Callable[[_Machine], None]] = {
+    code[0]: step
+    for code, step in (
+        (pickle.PROTO, lambda machine: machine.number(_BYTE)),
+        (pickle.FRAME, lambda machine: machine.number(_LONG)),
+        (pickle.MARK, _mark),
+        (pickle.NONE, partial(_push, lambda: None)),
+        (pickle.NEWTRUE, partial(_push, lambda: True)),
+        (pickle.NEWFALSE, partial(_push, lambda: False)),
+        (pickle.EMPTY_TUPLE, partial(_push, tuple)),
+        (pickle.EMPTY_LIST, partial(_push, list)),
+        (pickle.EMPTY_DICT, partial(_push, dict)),
+        (pickle.EMPTY_SET, partial(_push, Made)),
+        (pickle.BININT, partial(_number, _INT)),
+        (pickle.BININT1, partial(_number, _BYTE)),
+        (pickle.BININT2, partial(_number, _SHORT)),
+        (pickle.BINFLOAT, partial(_number, struct.Struct(">d"))),
+        (pickle.LONG1, _long),
+        (pickle.INT, _decimal),
+        (pickle.BINUNICODE, partial(_text, _UNSIGNED)),
+        (pickle.SHORT_BINUNICODE, partial(_text, _BYTE)),
+        (pickle.BINUNICODE8, partial(_text, _LONG)),
+        (pickle.BINBYTES, partial(_bytes, _UNSIGNED)),
+        (pickle.SHORT_BINBYTES, partial(_bytes, _BYTE)),
+        (pickle.BINBYTES8, partial(_bytes, _LONG)),
+        (pickle.BINSTRING, partial(_string, _UNSIGNED)),
+        (pickle.SHORT_BINSTRING, partial(_string, _BYTE)),
+        (pickle.BINPUT, partial(_put, _BYTE)),
+        (pickle.LONG_BINPUT, partial(_put, _UNSIGNED)),
+        (pickle.MEMOIZE, _memoize),
+        (pickle.BINGET, partial(_get, _BYTE)),
+        (pickle.LONG_BINGET, partial(_get, _UNSIGNED)),
+        (pickle.TUPLE, _marked_tuple),
+        (pickle.TUPLE1, partial(_tuple, 1)),
+        (pickle.TUPLE2, partial(_tuple, 2)),
+        (pickle.TUPLE3, partial(_tuple, 3)),
+        (pickle.APPEND, _append),
+        (pickle.APPENDS, _appends),
+        (pickle.ADDITEMS, _appends),
+        (pickle.SETITEM, _set_item),
+        (pickle.SETITEMS, _set_items),
+        (pickle.GLOBAL, _global),
+        (pickle.STACK_GLOBAL, _stack_global),
+        (pickle.REDUCE, _call),
+        (pickle.NEWOBJ, _call),
+        (pickle.BUILD, _build),
+        (pickle.BINPERSID, _stored),
+    )
+}
+"""What torch and numpy write, in protocols 2 to 4, of Python 2 and 3."""

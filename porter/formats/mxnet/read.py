@@ -61,23 +61,23 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     text, params = _both(path)
     try:
         tensors = read_arrays(params.read_bytes())
-        symbol = None if text is None else read_symbol(text.read_bytes(), tensors.__contains__)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
+        if text is None:
+            note = f"read without the graph: its operators are in a {_SYMBOL}, and there is none beside it"
+            return Checkpoint(path, "mxnet", "mxnet", tensors, (note,))
+        definition = text.read_bytes()
+        symbol = read_symbol(definition, tensors.__contains__)
+        if symbol.image is None:
+            note = f"read without the graph: {symbol.lacking} of its variables have no array here, expected one, the image"
+            return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
+        expect_values(outputs, [node.name for node in symbol.nodes])
+        ends = tuple((name, 0) for name in outputs) or symbol.ends
+        graph = _graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError) as error:
         message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
         raise FileError(message, where=str(path), next="fetch both files again") from None
-    if text is None or symbol is None:
-        note = f"read without the graph: its operators are in a {_SYMBOL}, and there is none beside it"
-        return Checkpoint(path, "mxnet", "mxnet", tensors, (note,))
-    if symbol.image is None:
-        note = f"read without the graph: {symbol.lacking} of its variables have no array here, expected one, the image"
-        return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
-    expect_values(outputs, [node.name for node in symbol.nodes])
-    ends = tuple((name, 0) for name in outputs) or symbol.ends
-    graph = _graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
-    definition = symbol.image.encode() + b"\n" + text.read_bytes()
-    graph = replace(graph, traced=size is not None, definition=definition, language="mxnet")
+    graph = replace(graph, traced=size is not None, definition=symbol.image.encode() + b"\n" + definition, language="mxnet")
     real = {name: array for name, array in tensors.items() if is_floating(array)}
-    return Checkpoint(path, "mxnet", "mxnet", {**real, **graph.evaluated}, graph=graph, files=(text, params))
+    return Checkpoint(path, "mxnet", "mxnet", {**real, **graph.evaluated}, graph=graph, files=(text, params), stated=symbol.said)
 
 
 def _both(path: Path) -> tuple[Path | None, Path]:
@@ -229,8 +229,7 @@ def _lrn(walk: Walk[Node], node: Node) -> Read:
 
 def _split(walk: Walk[Node], node: Node) -> Read | list[Read]:
     count, axis = node.stated.count("num_outputs", 1), node.stated.count("axis", 1)
-    whole = (walk.sizes(node.inputs[0]) or (0,) * 4)[axis]
-    return moves.split(walk, node, node.inputs[0], axis, [whole // count] * count, not node.stated.flag("squeeze_axis"))
+    return moves.split_evenly(walk, node, node.inputs[0], axis, count, not node.stated.flag("squeeze_axis"))
 
 
 def _cut(walk: Walk[Node], node: Node) -> Read:

@@ -1,187 +1,130 @@
-"""PyTorch's .pth and .pt: a state_dict, by itself or in a training checkpoint. From a file's pickle only tensors and plain values
-are made; no class or function that it names is ever looked up.
-"""
+"""PyTorch's .pth and .pt: a state_dict, by itself or in a training checkpoint. torch is not needed."""
 
 from __future__ import annotations
 
-import re
+import io
+import mmap
 import zipfile
-from collections import deque
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from porter.base.dtypes import Array, storage_type
-from porter.base.errors import FileError, MissingFramework
+from porter.base.dtypes import Array
+from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.files.zips import open_zip
-from porter.formats.pickled import read_opcodes
+from porter.files.zips import Members, open_zip
+from porter.formats.pickled import unpickle
+from porter.formats.torch.objects import SAVE, Storage, Tensor, archived, streamed, vocabulary
+from porter.formats.torch.values import Content, Place, Values
 from porter.formats.torch.wrapping import unwrap
 
-if TYPE_CHECKING:
-    import torch
-
-_MOST_REASON = 200
-_PICKLES = 5
-"""In a stream of torch < 1.6: a magic number, a version, the machine's types, what was saved, the names of its storages."""
-_SAVE = "where it was made, save only model.state_dict()"
-_IGNORED = (
-    "argparse.Namespace",
-    "types.SimpleNamespace",
-    "numpy.dtype",
-    "numpy.ndarray",
-    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")),
-    *(f"pathlib.{name}" for name in ("PosixPath", "WindowsPath", "_local.PosixPath", "_local.WindowsPath")),
-)
-"""What training scripts keep beside the weights: arguments (torchvision's references, timm), an accuracy that numpy computed, the
-folder of the run. Empty objects replace them.
-"""
+_MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
+_PICKLE = "data.pkl"
+_LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)
+"""Bytes of a zip's header before a member, and where in it the lengths of its name and of its extra field are."""
 
 
 def read_archive(path: Path) -> Checkpoint:
     """Reads a state_dict in the archive that torch ≥ 1.6 writes. It is mapped, not copied: the arrays are pages of the file.
 
     Raises:
-        MissingFramework: torch is not installed.
         FileError: the file is damaged, a whole module or a pickle of other things than tensors, or a tensor is not a plain array.
     """
-    return _checkpoint(path, zipped=True)
+    with path.open("rb") as file:
+        return _checkpoint(path, *_archive(path, _mapped(file.fileno())))
 
 
 def read_stream(path: Path) -> Checkpoint:
-    """As `read_archive`, for the older stream, which is copied."""
-    return _checkpoint(path, zipped=False)
+    """As `read_archive`, for the older stream, whose tensors are copied where they begin at odd bytes."""
+    with path.open("rb") as file:
+        return _checkpoint(path, *_stream(path, _mapped(file.fileno())))
 
 
-def read_mapping(path: Path) -> dict[str, Array]:
-    """As `read_archive`, for a file that holds a mapping of names to tensors and nothing else, with these names.
+def read_mapping(path: Path, data: bytes) -> dict[str, Array]:
+    """As `read_archive`, for an archive in memory that holds a mapping of names to tensors and nothing else, with these names.
+
+    Args:
+        path: for messages.
 
     Raises:
         FileError: it holds something else.
     """
-    found = _load(path, zipped=True)
+    found, values = _archive(path, data)
     if not isinstance(found, Mapping) or not all(isinstance(name, str) and _is_tensor(held) for name, held in found.items()):
-        raise FileError("expected a mapping of names to tensors", where=str(path), next=_SAVE)
-    return {name: _array(name, tensor, path) for name, tensor in found.items()}
+        raise FileError("expected a mapping of names to tensors", where=str(path), next=SAVE)
+    return {name: values.array(name, tensor) for name, tensor in found.items()}
 
 
-def _checkpoint(path: Path, zipped: bool) -> Checkpoint:
-    state = unwrap(_load(path, zipped), _is_tensor, path)
-    tensors = {name: _array(name, value, path) for name, value in state.tensors.items()}
-    return Checkpoint(path, "torch", "torch", tensors, state.notes)
+def _mapped(descriptor: int) -> mmap.mmap:
+    """The pages of a file. Whoever writes to the arrays has pages of his own."""
+    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
 
 
-def _load(path: Path, zipped: bool) -> Any:
-    try:
-        import torch
-    except ImportError:
-        raise MissingFramework(
-            "this PyTorch file needs torch, which is not installed", where=str(path), next="install torch"
-        ) from None
-    if zipped:
-        _expect_stored(path)
-    # torch 2.13 passes every path with this suffix to safetensors; a stream cannot be mapped.
-    mapped = zipped and path.suffix != ".safetensors"
-    try:
-        _expect_bounded(path, zipped)
-        with path.open("rb") as stream, _stand_ins():
-            return torch.load(path if mapped else stream, map_location="cpu", weights_only=True, mmap=mapped)
-    except FileError:
-        raise
-    # A stranger's pickle may fail in every way that Python knows; none is a bug of porter's.
-    except Exception as error:
-        raise _refusal(path, error) from None
-
-
-def _expect_bounded(path: Path, zipped: bool) -> None:
-    """Reads the opcodes before torch runs them: an archive's `data.pkl`, or the older stream's pickles, one after the other.
-
-    torch does not tell capitals from small letters in a member's name, and uses the name as it is stored.
-    """
-    with ExitStack() as opened:
-        if zipped:
-            archive = opened.enter_context(open_zip(path, "PyTorch archive"))
-            members = [member for member in archive.infolist() if member.orig_filename.lower().endswith("data.pkl")]
-            if len(members) != 1:
-                raise FileError(f"this archive has {len(members)} 'data.pkl', expected one", where=str(path), next=_SAVE)
-            streams = [opened.enter_context(archive.open(members[0]))]
-        else:
-            streams = [opened.enter_context(path.open("rb"))] * _PICKLES
-        for stream in streams:
-            deque(read_opcodes(stream, str(path), _SAVE), maxlen=0)
-
-
-def _stand_ins() -> AbstractContextManager[object]:
-    """Inside it, torch uses porter's own classes, which hold and do nothing, instead of those of `_IGNORED`."""
-    import torch
-
-    allowing: Any = getattr(torch.serialization, "safe_globals", None)  # torch 2.5
-    return nullcontext() if allowing is None else allowing([_stand_in(name) for name in _IGNORED])
-
-
-@cache
-def _stand_in(name: str) -> type:
-    """A class with the module and the name that `name` says, by which torch looks classes up."""
-    module, _, word = name.rpartition(".")
-    methods = {"__new__": lambda cls, *_: object.__new__(cls), "__init__": _nothing, "__setstate__": _nothing}
-    return type(word, (), {"__module__": module, **methods})
-
-
-def _nothing(*_: object) -> None:
-    """A stand-in ignores its arguments."""
-
-
-def _expect_stored(path: Path) -> None:
-    """Mapping needs uncompressed records; torch never compresses them."""
-    with open_zip(path, "PyTorch archive") as archive:
-        packed = [member.filename for member in archive.infolist() if member.compress_type != zipfile.ZIP_STORED]
-    if packed:
-        raise FileError(f"'{packed[0]}' in this archive is compressed, which torch never writes", where=str(path), next=_SAVE)
-
-
-def _refusal(path: Path, error: Exception) -> FileError:
-    """The error that names a class or function outside torch's list of safe ones, which torch refuses before it looks it up.
-
-    Only the reason of torch's own message is kept, because the rest advises to load the file unsafely.
-    """
-    foreign = re.search(r"GLOBAL (\S+) (?:was not an allowed global|whose module)", str(error))
-    if foreign:
-        return FileError(
-            f"the file pickles '{foreign[1]}', not only tensors; porter runs no code from files", where=str(path), next=_SAVE
-        )
-    reason = re.sub(r"(?s)^Weights only load failed\..*?(?:WeightsUnpickler error:|$)", "", str(error)).strip()
-    reason = reason.splitlines()[0][:_MOST_REASON] if reason else type(error).__name__
-    return FileError(
-        f"torch cannot read this file; it is cut short, damaged or not a state_dict: {reason}",
-        where=str(path),
-        next="fetch it again",
-    )
+def _checkpoint(path: Path, found: object, values: Values) -> Checkpoint:
+    state = unwrap(found, _is_tensor, path)
+    return Checkpoint(path, "torch", "torch", {name: values.array(name, held) for name, held in state.tensors.items()}, state.notes)
 
 
 def _is_tensor(value: object) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)
+    return isinstance(value, Tensor)
 
 
-def _array(name: str, tensor: torch.Tensor, path: Path) -> Array:
-    """The tensor's own memory as an array, bit for bit."""
-    import torch
+def _archive(path: Path, content: Content) -> tuple[object, Values]:
+    with open_zip(path, "PyTorch archive", io.BytesIO(content) if isinstance(content, bytes) else None) as archive:
+        members = Members(archive, path, len(content))
+        # Of an archive that is cut short, Python's reader takes one that is inside it for the whole.
+        if min((member.header_offset for member in members.found.values()), default=0) != 0:
+            raise members.damaged("this PyTorch archive is cut short or damaged")
+        folders = [name.removesuffix(_PICKLE) for name in members.found if name.count("/") == 1 and name.endswith(f"/{_PICKLE}")]
+        if len(folders) != 1:
+            raise FileError(f"this archive has {len(folders)} '{_PICKLE}', expected one", where=str(path), next=SAVE)
+        folder = folders[0]
+        # Mapping needs uncompressed records; torch never compresses them.
+        packed = [name for name, member in members.found.items() if member.compress_type != zipfile.ZIP_STORED]
+        if packed:
+            message = f"'{packed[0]}' in this archive is compressed, which torch never writes"
+            raise FileError(message, where=str(path), next=SAVE)
+        order = members.read(f"{folder}byteorder") if f"{folder}byteorder" in members.found else b"little"
+        pickled = members.read(folder + _PICKLE)
+    if order not in (b"little", b"big"):
+        raise members.damaged("the order of its bytes is neither 'little' nor 'big'")
+    found, _ = unpickle(pickled, vocabulary(archived), str(path))
 
-    plain = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested and not tensor.is_meta
-    if not plain:
-        kind = "quantised" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
-        raise FileError(f"tensor '{name}' is {kind}; porter reads dense tensors", where=str(path), next="save it dense, as float")
-    # With strides of zero, a few bytes can declare any size.
-    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        raise FileError(
-            f"tensor '{name}' declares {tuple(tensor.shape)} over fewer bytes", where=str(path), next="save it contiguous"
-        )
-    tensor = tensor.detach()
-    if tensor.dtype == torch.bfloat16:
-        return tensor.view(torch.int16).numpy().view(storage_type("bfloat16"))
-    if tensor.dtype.is_complex or (tensor.dtype.itemsize == 1 and tensor.dtype.is_floating_point):
-        raise FileError(f"tensor '{name}' is {tensor.dtype}; porter reads real numbers of 16 bits and more", where=str(path))
-    return tensor.numpy()
+    def place(storage: Storage) -> Place | None:
+        member = members.found.get(f"{folder}data/{storage.key}")
+        if member is None:
+            return None
+        header = content[member.header_offset : member.header_offset + _LOCAL_HEADER]
+        lengths = header[_LENGTHS]
+        start = member.header_offset + _LOCAL_HEADER + sum(int.from_bytes(lengths[at : at + 2], "little") for at in (0, 2))
+        return Place(start, member.file_size)
+
+    return found, Values(path, content, place, order.decode())
+
+
+def _stream(path: Path, content: Content) -> tuple[object, Values]:
+    """A magic number, a version, the machine's types, what was saved, and the names of its storages, which follow."""
+    roots: dict[str, Storage] = {}
+
+    def stored(found: Any) -> Storage:
+        storage = streamed(found)
+        roots.setdefault(storage.key, storage)
+        return storage
+
+    words = vocabulary(stored)
+    at, pickles = 0, []
+    for _ in range(5):
+        pickled, at = unpickle(content, words, str(path), at)
+        pickles.append(pickled)
+    magic, version, _, found, keys = pickles
+    damaged = FileError("this PyTorch file is cut short or damaged", where=str(path), next="fetch it again")
+    if magic != _MAGIC or version != _PROTOCOL or not isinstance(keys, list):
+        raise damaged
+    places: dict[str, Place] = {}
+    for key in keys:
+        root = roots.get(str(key)) if isinstance(key, str | int) else None
+        if root is None or int.from_bytes(content[at : at + 8], "little") != root.total:
+            raise damaged
+        places[root.key] = Place(at + 8, root.total * root.item_bytes)
+        at += 8 + root.total * root.item_bytes
+    return found, Values(path, content, lambda storage: places.get(storage.key), "little")

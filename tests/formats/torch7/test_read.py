@@ -210,18 +210,8 @@ def test_files_without_modules_and_as_text(tmp_path: Path) -> None:
         read_checkpoint(file)
 
 
-def test_damaged_files_are_one_error(tmp_path: Path) -> None:
-    file = write_torch7(tmp_path / "model.t7", network())
-    data, chance = file.read_bytes(), np.random.default_rng(0)
-    for _ in range(60):
-        broken = bytearray(data[: chance.integers(40, len(data))] if chance.random() < 0.2 else data)
-        for place in chance.integers(40, len(broken), 20):
-            broken[place] = chance.integers(0, 256)
-        file.write_bytes(broken)
-        try:
-            read_checkpoint(file)
-        except FileError as error:
-            assert str(file) in str(error)
+def test_modules_that_hold_themselves_or_lack_numbers_are_one_error(tmp_path: Path) -> None:
+    file = tmp_path / "model.t7"
     endless, unnumbered = Module("Sequential", Module("ReLU")), network()
     endless.fields["modules"].append(endless)
     unnumbered.fields["modules"][1].fields["nInputPlane"] = float("nan")

@@ -1,0 +1,221 @@
+"""What torch pickles: tensors over storages, which the file keeps outside of the pickle. Nothing here has values yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from porter.formats.pickled import Made, Maker, Named, Vocabulary, mapping
+
+SAVE = "where it was made, save only model.state_dict()"
+_MOST_TEXT = 1 << 16
+"""No name of a tensor is longer. The arrays of numpy that scripts keep beside the weights are."""
+_MOST_AXES = 32
+_CLASSES = {
+    "Float": "float32",
+    "Double": "float64",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+    "QUInt8": "quint8",
+    "QInt8": "qint8",
+    "QInt32": "qint32",
+    "QUInt4x2": "quint4x2",
+    "QUInt2x4": "quint2x4",
+}
+_STORAGES = {
+    "torch.storage.UntypedStorage": "uint8",
+    **{f"torch.{device}{word}Storage": dtype for word, dtype in _CLASSES.items() for device in ("", "cuda.")},
+}
+"""The type of the numbers in a storage, by its class."""
+_DTYPES = (
+    *_CLASSES.values(),
+    *("uint16", "uint32", "uint64", "complex32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"),
+    *("float8_e8m0fnu", "float4_e2m1fn_x2", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"),
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)),
+)
+_SCHEMES = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")
+_IGNORED = (
+    "argparse.Namespace",
+    "types.SimpleNamespace",
+    "numpy.dtype",
+    "numpy.ndarray",
+    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("scalar", "_reconstruct")),
+    *(f"pathlib.{name}" for name in ("PosixPath", "WindowsPath", "_local.PosixPath", "_local.WindowsPath")),
+    "_codecs.encode",
+    *(f"builtins.{name}" for name in ("bytearray", "set", "complex")),
+    "torch.device",
+)
+"""What training scripts keep beside the weights: arguments (torchvision's references, timm), an accuracy that numpy computed, the
+folder of the run. Empty objects replace them.
+"""
+
+
+class Storage(Made):
+    """`count` numbers of `dtype`, from number `start` of the storage that the file calls `key`, which has `total`."""
+
+    def __init__(self, key: str, dtype: str, start: int, count: int, total: int) -> None:
+        self.key, self.dtype, self.start, self.count, self.total = key, dtype, start, count, total
+
+    @property
+    def item_bytes(self) -> int:
+        return item_bytes(self.dtype)
+
+
+class Tensor(Made):
+    """A view of a storage, in numbers, not bytes; `kind` says of another tensor, which has no storage, what it is."""
+
+    def __init__(
+        self,
+        storage: Storage | None,
+        offset: int = 0,
+        shape: tuple[int, ...] = (),
+        strides: tuple[int, ...] = (),
+        dtype: str = "",
+        kind: str = "",
+    ) -> None:
+        self.storage, self.offset, self.shape, self.strides, self.dtype, self.kind = storage, offset, shape, strides, dtype, kind
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of a number, of the types that storages have."""
+    bits = re.search(r"\d+", dtype)
+    return 1 if bits is None or "x" in dtype else int(bits[0]) // 8
+
+
+def vocabulary(stored: Callable[[Any], object]) -> Vocabulary:
+    """What a file's pickles may say; `stored` makes a storage of its id."""
+    return Vocabulary(_NAMES, SAVE, text=True, most=_MOST_TEXT, stored=stored)
+
+
+def archived(found: Any) -> Storage:
+    """A storage by its id in the archive."""
+    word, named, key, _, count = found
+    _expect(word == "storage")
+    return Storage(_key(key), _storage_dtype(named), 0, _count(count), count)
+
+
+def streamed(found: Any) -> Storage:
+    """A storage by its id in the older stream, where it may be a part of another."""
+    word, named, key, _, total, view = found
+    _expect(word == "storage")
+    start, count = (0, total) if view is None else view[1:]
+    _expect(_count(start) + _count(count) <= _count(total))
+    return Storage(_key(key), _storage_dtype(named), start, count, total)
+
+
+def _storage_dtype(named: object) -> str:
+    return _STORAGES[_name(named)]
+
+
+def _dtype(named: object) -> str:
+    name = _name(named).removeprefix("torch.")
+    _expect(name in _DTYPES)
+    return name
+
+
+def _name(named: object) -> str:
+    if not isinstance(named, Named):
+        raise TypeError(f"expected a type, got {type(named).__name__}")
+    return named.name
+
+
+def _key(key: object) -> str:
+    _expect(isinstance(key, str | int))
+    return str(key)
+
+
+def _count(value: object) -> int:
+    """A number that counts something."""
+    if not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError("a size or a stride is no number of anything")
+    return value
+
+
+def _expect(holds: bool) -> None:
+    if not holds:
+        raise ValueError("a tensor or a storage is not as torch pickles it")
+
+
+def _tensor(storage: object, offset: object, shape: Any, strides: Any, dtype: str = "") -> Tensor:
+    if not isinstance(storage, Storage) or type(shape) is not tuple or type(strides) is not tuple or len(shape) != len(strides):
+        raise ValueError("a tensor is not as torch pickles it")
+    _expect(len(shape) <= _MOST_AXES)
+    return Tensor(storage, _count(offset), tuple(map(_count, shape)), tuple(map(_count, strides)), dtype or storage.dtype)
+
+
+def _tensor_v2(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> Tensor:
+    _gradient, _hooks, *signs = rest
+    if signs and signs[0] and signs[0].get("neg"):
+        return Tensor(None, kind="stored with its signs turned")
+    return _tensor(storage, offset, shape, strides)
+
+
+def _tensor_v3(storage: object, offset: object, shape: Any, strides: Any, *rest: Any) -> Tensor:
+    return _tensor(storage, offset, shape, strides, _dtype(rest[2]))
+
+
+def _parameter(data: object, *_: object) -> Tensor:
+    if not isinstance(data, Tensor):
+        raise TypeError(f"expected a tensor, got {type(data).__name__}")
+    return data
+
+
+def _on_device(data: object, dtype: object, *_: object) -> Tensor:
+    tensor = _parameter(data)
+    _expect(tensor.dtype == _dtype(dtype))
+    return tensor
+
+
+def _subclass(rebuild: object, _type: object, arguments: Any, *_: object) -> Tensor:
+    if not isinstance(rebuild, Named) or type(arguments) is not tuple:
+        raise TypeError("a tensor of a class is not as torch pickles it")
+    return _parameter(rebuild.make(*arguments))
+
+
+def _sparse(layout: object, *_: object) -> Tensor:
+    return Tensor(None, kind=layout.removeprefix("torch.") if isinstance(layout, str) else "sparse")
+
+
+def _other(kind: str) -> Maker:
+    return lambda *_: Tensor(None, kind=kind)
+
+
+def _size(sizes: Iterable[object] = ()) -> tuple[object, ...]:
+    return tuple(sizes)
+
+
+def _layout(name: str) -> str:
+    return name
+
+
+_NAMES: dict[str, Maker] = {
+    **dict.fromkeys((*_IGNORED, *_STORAGES, *(f"torch.{name}" for name in (*_DTYPES, *_SCHEMES))), Made),
+    "collections.OrderedDict": mapping,
+    "collections.Counter": mapping,
+    "torch.Size": _size,
+    "torch.Tensor": _parameter,
+    "torch.nn.parameter.Parameter": _parameter,
+    "torch.serialization._get_layout": _layout,
+    "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v2": _tensor_v2,
+    "torch._utils._rebuild_tensor_v3": _tensor_v3,
+    "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_parameter_with_state": _parameter,
+    "torch._utils._rebuild_device_tensor_from_cpu_tensor": _on_device,
+    "torch._utils._rebuild_sparse_tensor": _sparse,
+    "torch._utils._rebuild_qtensor": _other("quantised"),
+    "torch._utils._rebuild_nested_tensor": _other("nested"),
+    "torch._utils._rebuild_meta_tensor_no_storage": _other("without values, on the device 'meta'"),
+    "torch._utils._rebuild_wrapper_subclass": _other("of a class without values of its own"),
+    "torch._tensor._rebuild_from_type_v2": _subclass,
+}
+"""What stands for the names that torch.load(weights_only=True) knows: those of other objects than tensors are in `_IGNORED`."""

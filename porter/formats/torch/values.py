@@ -1,0 +1,108 @@
+"""The values of torch's tensors: views of a file's bytes."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from porter.base.dtypes import Array, storage_type
+from porter.base.errors import FileError
+from porter.formats.torch.objects import Storage, Tensor
+
+Content = bytes | mmap.mmap
+_DENSE = (
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+)
+
+
+class Place(NamedTuple):
+    """The first byte of a storage in its file, and its number of bytes."""
+
+    start: int
+    length: int
+
+
+class Values:
+    """The values of a file's tensors.
+
+    Args:
+        content: the file, in memory or mapped.
+        place: where a storage is; None if it is not there.
+        order: of the bytes in a number, `little` or `big`.
+    """
+
+    def __init__(self, path: Path, content: Content, place: Callable[[Storage], Place | None], order: str) -> None:
+        self._path, self._content, self._place, self._order = path, content, place, order
+        self._bytes = np.frombuffer(content, np.uint8)
+        self._copies: dict[tuple[Place, int], Array] = {}
+        self._left = len(content)
+
+    def array(self, name: str, tensor: Tensor) -> Array:
+        """The tensor's own memory as an array, bit for bit.
+
+        Raises:
+            FileError: it is no dense tensor of real numbers, or the file lacks some of its values.
+        """
+        where = str(self._path)
+        if tensor.storage is None:
+            raise FileError(
+                f"tensor '{name}' is {tensor.kind}; porter reads dense tensors", where=where, next="save it dense, as float"
+            )
+        if tensor.dtype not in _DENSE:
+            raise FileError(f"tensor '{name}' is torch.{tensor.dtype}; porter reads real numbers of 16 bits and more", where=where)
+        kind, shape = storage_type(tensor.dtype), tensor.shape  # type: ignore[arg-type]
+        place = self._held(name, tensor.storage)
+        last = tensor.offset + sum((size - 1) * stride for size, stride in zip(shape, tensor.strides, strict=True))
+        empty = 0 in shape
+        # With strides of zero, a few bytes can declare any size.
+        if not empty and max(last + 1, math.prod(shape)) * kind.itemsize > place.length:
+            message = f"tensor '{name}' declares {str(shape)[:100]} over fewer bytes"
+            raise FileError(message, where=where, next="save it contiguous")
+        try:
+            if empty:
+                return np.zeros(shape, kind)
+            buffer, start = self._buffer(place, kind.itemsize)
+            strides = tuple(stride * kind.itemsize for stride in tensor.strides)
+            return np.ndarray(shape, kind, buffer, start + tensor.offset * kind.itemsize, strides)
+        except (ValueError, OverflowError):  # an axis or a stride beyond numpy's numbers, of one value or none
+            raise self._damaged(f"tensor '{name}' declares {str(shape)[:100]}") from None
+
+    def _held(self, name: str, storage: Storage) -> Place:
+        whole, size = self._place(storage), storage.item_bytes
+        if whole is None or whole.start + whole.length > len(self._content) or whole.length < storage.total * size:
+            raise self._damaged(f"this file lacks values of tensor '{name}'")
+        return Place(whole.start + storage.start * size, storage.count * size)
+
+    def _buffer(self, place: Place, item: int) -> tuple[Array, int]:
+        """An array of bytes, and where in it the values begin: the file, or a copy where this machine reads other bytes."""
+        if self._order == sys.byteorder and (self._bytes.ctypes.data + place.start) % item == 0:
+            return self._bytes, place.start
+        if (place, item) not in self._copies:
+            self._left -= place.length
+            if self._left < 0:
+                raise self._damaged("the storages of this file overlap")
+            self._copies[place, item] = self._copy(place, item)
+        return self._copies[place, item], 0
+
+    def _copy(self, place: Place, item: int) -> Array:
+        if isinstance(self._content, bytes):
+            copied = self._bytes[place.start : place.start + place.length].copy()
+        else:  # its pages would stay in memory beside the copy
+            copied = np.fromfile(self._path, np.uint8, place.length, offset=place.start)
+        if self._order != sys.byteorder:
+            copied[: place.length // item * item].view(f"u{item}").byteswap(inplace=True)
+        return copied
+
+    def _damaged(self, message: str) -> FileError:
+        return FileError(message, where=str(self._path), next="fetch it again")
