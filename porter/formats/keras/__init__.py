@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from weakref import WeakKeyDictionary
 
 from porter.formats.format import Content, Format, reader
 
@@ -11,14 +12,19 @@ HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _ARCHIVES = "porter.formats.keras.read_keras"
 
 
+_layouts: WeakKeyDictionary[Content, str | None] = WeakKeyDictionary()
+"""The layouts of files that are being looked at: each format asks."""
+
+
 def _layout(content: Content) -> str | None:
     """The layout of an HDF5 file; None for any other file."""
     if not content.head.startswith(HDF5_MAGIC):
         return None
-    from porter.formats.keras.hdf5 import hdf5_format, open_hdf5
+    if content not in _layouts:
+        from porter.formats.keras.hdf5 import hdf5_format, read_hdf5
 
-    with open_hdf5(content.path) as file:
-        return hdf5_format(file)
+        _layouts[content] = read_hdf5(content.path, hdf5_format)
+    return _layouts[content]
 
 
 def _is_archive(content: Content) -> bool:

@@ -1,4 +1,6 @@
-"""Models of Keras 2 and 3 with channels first, as models with channels last that compute the same: their kernels have one order."""
+"""Models with channels first, as models with channels last that compute the same. Kernels have one order: where those of Keras 1
+depend on it, what reads the file has put them into this one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from porter.formats.keras.flow import SOURCE, Call, Flow, Result, read_flow, results_in
+from porter.formats.keras.flow import SOURCE, Call, Flow, Result, moved, read_flow, results_in
 from porter.formats.keras.nodes import Inbound
+from porter.formats.keras.theano import padded_by_theano
 
 _FIRST, _LAST = "channels_first", "channels_last"
 _WINDOWED = frozenset(
@@ -45,16 +48,22 @@ class _Mixed(Exception):
 
 def read_calls(text: str | bytes, where: str) -> Flow | None:
     """As `read_flow`. A model whose maps all have channels first is given with channels last, if porter knows that of each of its
-    layers; its Flatten reads the map in the order in which it was, by a Permute. Keras 1's files do not say which order their
-    kernels have.
+    layers; its Flatten reads the map in the order in which it was, by a Permute. One that ran on Theano has Theano's pads.
 
     Raises:
         FileError: as `read_flow`.
     """
     flow = read_flow(text, where)
-    if flow is None or flow.keras == 1 or len(flow.shape) != 4:
+    if flow is None or len(flow.shape) != 4:
         return flow
+    flow = _all_last(flow)
+    return padded_by_theano(flow) if flow.backend == "theano" else flow
+
+
+def _all_last(flow: Flow) -> Flow:
     stated = [call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _WHOLE]
+    if flow.keras == 1:  # its ZeroPadding2D does not write its `dim_ordering`
+        stated = [one for one in stated if one]
     if not stated or any(one != _FIRST for one in stated):
         return flow
     try:
@@ -67,7 +76,7 @@ def _turned(flow: Flow) -> Flow:
     calls, places, ranks = list[Call](), {SOURCE.call: SOURCE.call}, {SOURCE.call: 4}
     for place, call in enumerate(flow.calls):
         read = [ranks[result.call] for result in results_in(call.given)]
-        given = _moved(call.given, places)
+        given = moved(call.given, places)
         arguments, ranks[place] = _with_channels_last(call.kind, call.arguments, read)
         if call.kind == "Flatten" and 4 in read and call.arguments.get("data_format") != _FIRST:
             path = (*call.path[:-1], f"{call.path[-1]}_channels_first")
@@ -103,14 +112,3 @@ def _with_channels_last(kind: str, arguments: Mapping[str, Any], ranks: Sequence
     if kind in _OF_EACH_NUMBER or (kind == "Dense" and rank == 2):
         return arguments, rank
     raise _Mixed
-
-
-def _moved(given: Any, places: Mapping[int, int]) -> Any:
-    """A call's arguments, in which the calls have other places."""
-    if isinstance(given, Result):
-        return replace(given, call=places[given.call])
-    if isinstance(given, Inbound):
-        return replace(given, arguments=_moved(given.arguments, places), keywords=_moved(given.keywords, places))
-    if isinstance(given, tuple):
-        return tuple(_moved(each, places) for each in given)
-    return {name: _moved(each, places) for name, each in given.items()} if isinstance(given, Mapping) else given

@@ -6,20 +6,22 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
-from typing import Any
+from typing import Any, TypeAlias
 
 from porter.base.errors import FileError
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
 from porter.formats.keras.versions import MODELS, OPERATION, is_foreign, is_operation, modern
-from porter.formats.limits import read_json
+from porter.formats.limits import MOST_NODES, read_json
 
 LayerNames = tuple[str, ...]
 """The names of the models that a layer is nested in, outermost first, and its own."""
 
 _MOST_DEPTH = 32
-_VERSION = "keras_version"
+_VERSION, _BACKEND = "keras_version", "backend"
+Stated: TypeAlias = Mapping[str, str | None]
+"""What a file says of its Keras by name, None where it does not."""
 _SHAPES = ("batch_shape", "batch_input_shape", "build_input_shape")
 
 
@@ -64,12 +66,14 @@ class Flow:
         outputs: the model's outputs.
         shape: of its input, batch first, as the config states it; empty where the config states none.
         keras: the major version of the Keras that wrote it.
+        backend: what that Keras ran on, `tensorflow` or `theano`; empty where nothing says so.
     """
 
     calls: tuple[Call, ...]
     outputs: tuple[Result, ...]
     shape: tuple[int | None, ...]
     keras: int
+    backend: str = ""
 
 
 def results_in(found: Any) -> list[Result]:
@@ -95,7 +99,7 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
             return None
         calls: list[Call] = []
         outputs = _flatten(calls, model, (), [SOURCE], None)
-        return Flow(tuple(calls), tuple(outputs), _shape_of(model), _version(model, calls))
+        return Flow(tuple(calls), tuple(outputs), _shape_of(model), _version(model, calls), str(model.get(_BACKEND, "")))
 
 
 def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
@@ -110,15 +114,27 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
         return {_name(layer): frozenset(_names(layer, 0)) for layer in layers if _is_model(layer)}
 
 
-def with_version(text: str | bytes, version: str | None, where: str) -> str | bytes:
-    """A model's config that says which Keras wrote it, where the file says so beside the config.
+def with_stated(text: str | bytes, stated: Stated, where: str) -> str | bytes:
+    """A model's config that says which Keras wrote it and on what, where the file says so beside the config.
 
     Raises:
         FileError: it is not JSON.
     """
+    said = {name: value for name, value in stated.items() if value}
     with _reading(where):
-        model = read_json(text) if version else None
-    return json.dumps({**model, _VERSION: version}) if isinstance(model, dict) and _VERSION not in model else text
+        model = read_json(text) if said else None
+    return json.dumps({**model, **{**said, **model}}) if isinstance(model, dict) and said.keys() - model.keys() else text
+
+
+def moved(given: Any, places: Mapping[int, int]) -> Any:
+    """A call's arguments, in which the calls have other places."""
+    if isinstance(given, Result):
+        return replace(given, call=places[given.call])
+    if isinstance(given, Inbound):
+        return replace(given, arguments=moved(given.arguments, places), keywords=moved(given.keywords, places))
+    if isinstance(given, tuple):
+        return tuple(moved(each, places) for each in given)
+    return {name: moved(each, places) for name, each in given.items()} if isinstance(given, Mapping) else given
 
 
 def _version(model: Mapping[str, Any], calls: Sequence[Call]) -> int:
@@ -240,6 +256,8 @@ def _fed(model: Mapping[str, Any], given: Inbound) -> list[Result]:
 
 
 def _add(calls: list[Call], call: Call) -> Result:
+    if len(calls) >= MOST_NODES:
+        raise ValueError(f"its layers are called more than {MOST_NODES} times")
     calls.append(call)
     return Result(len(calls) - 1)
 

@@ -19,7 +19,7 @@ from porter.filegraph.walk import Image, NoOp, Read, begin, read_nodes
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls
-from porter.formats.keras.flow import SOURCE, Call, Flow, Result, results_in, with_version
+from porter.formats.keras.flow import SOURCE, Call, Flow, Result, Stated, results_in, with_stated
 from porter.formats.keras.layer import Layer, Taken, Walk
 from porter.formats.keras.layers import FUSING, SEVERAL, holds_tensors, is_in_training, read_activation, read_layer
 from porter.formats.keras.naming import name_layers
@@ -31,6 +31,8 @@ from porter.padding import Size
 _OPERANDS = ("x", "x1", "inputs", "y", "x2", "query", "value", "key")
 """Keywords of an operation, or of an attention, that are operands, in their order."""
 _IMAGE: Reference = ("", 0)
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+"""Raised by what is no description of a layer."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Named:
 
 
 def read_graph(
-    text: str | bytes, tensors: Mapping[str, Array], where: str, version: str | None = None, outputs: Sequence[str] = ()
+    text: str | bytes, tensors: Mapping[str, Array], where: str, stated: Stated | None = None, outputs: Sequence[str] = ()
 ) -> FileGraph | None:
     """The graph of a Keras model's config; None where the model is not made of a list of layers, or takes no image.
 
@@ -53,14 +55,14 @@ def read_graph(
         text: the config as JSON, which the graph keeps as its definition.
         tensors: the checkpoint's; nodes name those that they use.
         where: the file, for messages.
-        version: of the Keras that wrote the file, as it states it beside the config.
+        stated: what the file states beside the config, `keras_version` and `backend`.
         outputs: names of layers, at which the graph ends.
 
     Raises:
         UsageError: the model lacks one of `outputs`.
         FileError: it is not JSON, or not a Keras model's config.
     """
-    text = with_version(text, version, where)
+    text = with_stated(text, stated or {}, where)
     flow = read_calls(text, where)
     if flow is None or len(flow.shape) != 4:
         return None
@@ -96,8 +98,12 @@ def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: M
                 raise FileError(f"two layers have the name '{layer.name}'", where=where, next="save the model again")
             layers[layer.name] = layer
             given[place] = layer.name, 0
-            walk.flow.evaluated |= stored.add(layer)
-            layers |= {name: replace(layer, name=name, inputs=()) for name in stored.arrays.keys() - layers.keys()}
+            try:
+                own, added = stored.add(layer)
+            except _DAMAGED as error:
+                raise _unreadable(layer, error, where) from None
+            walk.flow.evaluated |= own
+            layers |= {name: replace(layer, name=name, inputs=()) for name in added if name not in layers}
             if (array := stored.is_array(layer)) is not None:
                 given[place] = array, 0
                 live.discard(layer.name)
@@ -106,17 +112,21 @@ def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: M
     def read(walk: Walk, layer: Layer) -> Read | list[Read]:
         try:
             return layer.read(layer)
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+        except _DAMAGED as error:
             if any(walk.flow.is_value(source) and walk.sizes(source) is None for source in layer.inputs):
                 return None  # what nothing is known of has no axes
-            message = f"the file's description of layer '{layer.name}' cannot be read: {type(error).__name__} {error}"
-            raise FileError(message.splitlines()[0][:300], where=where, next="save the model again") from None
+            raise _unreadable(layer, error, where) from None
 
     read_nodes(walk, lambda op: read, settled=True)
     ends = [end for result in flow.outputs for end in walk.ends([_reference(result, given)])]
     found = walk.builder.finish(ends)
     used = {stored.name for node in found.nodes for stored in node.tensors.values()}
     return replace(found, evaluated={name: array for name, array in walk.flow.evaluated.items() if name in used})
+
+
+def _unreadable(layer: Layer, error: Exception, where: str) -> FileError:
+    message = f"the file's description of layer '{layer.name}' cannot be read: {type(error).__name__} {error}"
+    return FileError(message.splitlines()[0][:300], where=where, next="save the model again")
 
 
 @dataclass
@@ -128,16 +138,16 @@ class _Stored:
     arrays: dict[str, Array]
     ones: set[Reference]
 
-    def add(self, layer: Layer) -> Mapping[str, Array]:
-        """Adds what a layer holds or is; gives the arrays that the file's tensors lack."""
+    def add(self, layer: Layer) -> tuple[Mapping[str, Array], list[str]]:
+        """Adds what a layer holds or is; gives the arrays that the file's tensors lack, and the names of all that it added."""
         if layer.op == "ones_like" or (layer.op == "repeat" and layer.source in self.ones):
             self.ones.add((layer.name, 0))
         negative = layer.op == "negative" and layer.source[0] in self.arrays
         own = {layer.name: np.negative(self.arrays[layer.source[0]])} if negative else layer.constants
-        self.arrays |= own
-        if (found := stored_array(layer)) is not None:
-            self.arrays |= [found]
-        return own
+        found = stored_array(layer)
+        added = {**own, **dict([found] if found is not None else [])}
+        self.arrays |= added
+        return own, list(added)
 
     def is_array(self, layer: Layer) -> str | None:
         """The name of the array that a layer is, if it is nothing else."""

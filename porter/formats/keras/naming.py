@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import h5py
-
 from porter.formats.keras.hdf5 import Hdf5
+from porter.formats.keras.hdf5_objects import Node
 
 _SCALINGS = (
     frozenset({"rescaling", "normalization"})
@@ -31,7 +30,7 @@ class Holder:
 
     name: str
     qualified: str
-    variables: Mapping[str, h5py.Dataset]
+    variables: Mapping[str, Node]
 
 
 def is_scaling(layer: str) -> bool:
@@ -39,7 +38,7 @@ def is_scaling(layer: str) -> bool:
     return re.sub(r"_\d+$", "", layer) in _SCALINGS
 
 
-def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, h5py.Dataset]:
+def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, Node]:
     """`layer/variable` to dataset. A recipe names a backbone's layers by their own names, so nesting is shown only where two layers
     share a name.
 
@@ -47,7 +46,7 @@ def name_tensors(file: Hdf5, layers: Sequence[Holder]) -> dict[str, h5py.Dataset
         FileError: two tensors still have the same name.
     """
     claims = Counter(layer.name for layer in layers)
-    tensors: dict[str, h5py.Dataset] = {}
+    tensors: dict[str, Node] = {}
     for layer in layers:
         prefix = layer.name if claims[layer.name] == 1 else layer.qualified
         for variable, dataset in layer.variables.items():

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.keras import hdf5
+from porter.formats.keras.hdf5_objects import Node
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 
 _KERAS_1_VARIABLES = {"W": "kernel", "b": "bias", "running_mean": "moving_mean", "running_std": "moving_variance"}
 """Keras 1 names a variable `layer_W`. It passes its `running_std` to `K.batch_normalization` as the variance, and Keras 2 loads it
 as the moving variance unchanged."""
 _KERAS_1_NAME = re.compile(r"(?P<layer>.+)_(?P<variable>W|b|gamma|beta|running_mean|running_std|(?:depthwise|pointwise)_kernel)")
+_FILTERS_FIRST = re.compile(r'"dim_ordering": *"th"')
+"""In a config of Keras 1 (its keras/layers/convolutional.py, `build`)."""
+_UNSTATED = "Keras 1 wrote this model with channels first, and not whether on Theano, whose windows and kernels are others"
+_STATE = "say so in the file: h5py.File('FILE.h5', 'a')['model_weights'].attrs['backend'] = b'theano', or b'tensorflow'"
 
 _Scope = tuple[str, ...]
-_Variables = Mapping[str, h5py.Dataset]
+_Variables = Mapping[str, Node]
 
 
 def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
@@ -38,40 +42,60 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
             that is none.
         UsageError: the model lacks one of `outputs`.
     """
-    with hdf5.open_hdf5(path) as file:
-        whole = hdf5.has_child(file.root, "model_weights")
-        group = hdf5.group_of(file, file.root, "model_weights") if whole else file.root
-        flipped = hdf5.text_attribute(file, group, "backend") == "theano"
-        names = hdf5.names_attribute(file, group, "layer_names")
-        if hdf5.has_child(group, "top_level_model_weights"):
-            names += ("top_level_model_weights",)
-        config = hdf5.text_attribute(file, file.root, "model_config") if whole else None
-        version = hdf5.text_attribute(file, file.root, "keras_version")
-        inside: Mapping[str, Collection[str]] = {}
-        if config is not None:
-            from porter.formats.keras.flow import names_within  # most files hold only weights
-
-            inside = names_within(config, str(path))
-        layers = [
-            layer
-            for name in names
-            for layer in _layers_of(file, hdf5.group_of(file, group, name), name, inside.get(name, frozenset()))
-        ]
-        tensors = hdf5.read_datasets(file, name_tensors(file, layers))
-        notes = ["read under 'model_weights'"] if whole else []
-        if flipped:
-            tensors = _turned(file, tensors)
-            notes.append("its kernels are turned around, because Keras on Theano stored them for convolutions, not correlations")
-        if hdf5.has_child(file.root, "optimizer_weights"):
-            notes.append("ignored the optimiser's state")
-    checkpoint = Checkpoint(path, "keras-h5", "tf", tensors, tuple(notes))
-    if config is None:
-        held = {name.rpartition("/")[0] for name in tensors}
-        first = takewhile(lambda name: name not in held or is_scaling(name), names)  # layers stand in the order of the data
+    found = hdf5.read_hdf5(path, _read)
+    checkpoint = Checkpoint(path, "keras-h5", "tf", found.tensors, found.notes)
+    if found.config is None:
+        held = {name.rpartition("/")[0] for name in found.tensors}
+        first = takewhile(lambda name: name not in held or is_scaling(name), found.layers)  # layers stand in the order of the data
         return replace(checkpoint, scaling=tuple(filter(is_scaling, first)))
     from porter.formats.keras.graph import read_graph, with_graph
 
-    return with_graph(checkpoint, read_graph(config, tensors, str(path), version, outputs))
+    return with_graph(checkpoint, read_graph(found.config, found.tensors, str(path), found.stated, outputs))
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What a file holds: its tensors, the names of its layers in order, and a whole model's config."""
+
+    tensors: dict[str, Array]
+    notes: tuple[str, ...]
+    layers: tuple[str, ...]
+    config: str | None
+    stated: Mapping[str, str | None]
+
+
+def _read(file: hdf5.Hdf5) -> _Held:
+    whole = hdf5.has_child(file.root, "model_weights")
+    group = hdf5.group_of(file, file.root, "model_weights") if whole else file.root
+    backend = hdf5.text_attribute(file, group, "backend")
+    names = hdf5.names_attribute(file, group, "layer_names")
+    if hdf5.has_child(group, "top_level_model_weights"):
+        names += ("top_level_model_weights",)
+    config = hdf5.text_attribute(file, file.root, "model_config") if whole else None
+    stated = {"keras_version": hdf5.text_attribute(file, file.root, "keras_version"), "backend": backend}
+    inside: Mapping[str, Collection[str]] = {}
+    if config is not None:
+        from porter.formats.keras.flow import names_within  # most files hold only weights
+
+        inside = names_within(config, str(file.path))
+    layers = [
+        layer for name in names for layer in _layers_of(file, hdf5.group_of(file, group, name), name, inside.get(name, frozenset()))
+    ]
+    tensors = hdf5.read_datasets(file, name_tensors(file, layers))
+    notes = ["read under 'model_weights'"] if whole else []
+    if config is not None and _FILTERS_FIRST.search(config):
+        if backend is None:
+            raise file.refuse(_UNSTATED, _STATE)
+        tensors = {name: array.transpose(2, 3, 1, 0) if array.ndim == 4 else array for name, array in tensors.items()}
+        notes.append("its kernels had their filters first, as Keras 1 stored them beside maps with channels first")
+    elif config is not None and backend is None and (stated["keras_version"] or "").startswith("1."):
+        notes.append("nothing says whether Keras 1 ran it on Theano, which pads and turns kernels otherwise: read as TensorFlow's")
+    if backend == "theano":
+        tensors = _turned(file, tensors)
+        notes.append("its kernels are turned around, because Keras on Theano stored them for convolutions, not correlations")
+    if hdf5.has_child(file.root, "optimizer_weights"):
+        notes.append("ignored the optimiser's state")
+    return _Held(tensors, tuple(notes), names, config, stated)
 
 
 def _turned(file: hdf5.Hdf5, tensors: Mapping[str, Array]) -> dict[str, Array]:
@@ -89,7 +113,7 @@ def _turned(file: hdf5.Hdf5, tensors: Mapping[str, Array]) -> dict[str, Array]:
     return {name: np.ascontiguousarray(array[::-1, ::-1]) if array.ndim == 4 else array for name, array in tensors.items()}
 
 
-def _layers_of(file: hdf5.Hdf5, group: h5py.Group, name: str, inside: Collection[str]) -> list[Holder]:
+def _layers_of(file: hdf5.Hdf5, group: Node, name: str, inside: Collection[str]) -> list[Holder]:
     """The layers whose variables are in one group, which is a layer or a nested model.
 
     Weight names begin with the scopes that were open when the variable was made (`conv1`, `conv1_1` in a second TF 1 session,
@@ -98,7 +122,7 @@ def _layers_of(file: hdf5.Hdf5, group: h5py.Group, name: str, inside: Collection
     Args:
         inside: names of the layers in the nested model, where the file says them.
     """
-    scopes: dict[_Scope, dict[str, h5py.Dataset]] = {}
+    scopes: dict[_Scope, dict[str, Node]] = {}
     owners = {"": group}
     for weight in hdf5.names_attribute(file, group, "weight_names"):
         scope, variable = _split(weight)

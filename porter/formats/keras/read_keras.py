@@ -12,19 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
-
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import Members, open_zip
 from porter.formats.keras import hdf5
 from porter.formats.keras.classes import COUNTED
 from porter.formats.keras.config import Described, LayerPath, describe_layers
 from porter.formats.keras.graph import read_graph, with_graph
+from porter.formats.keras.hdf5_objects import Node
 from porter.formats.keras.naming import Holder, is_scaling, name_tensors
 from porter.formats.limits import most_bytes, read_json
 
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
-_SMALL_CONFIG = 4 << 20
+_SMALL_CONFIG = 16 << 20
 """Bytes of a config that is always read: the configs of Keras's largest models have half of that."""
 _NOT_THE_MODEL = frozenset({"optimizer"})
 
@@ -37,8 +36,7 @@ def read_weights_h5(path: Path) -> Checkpoint:
     Raises:
         FileError: it is damaged, or a layer has other variables than its class.
     """
-    with hdf5.open_hdf5(path) as file:
-        return _read(file, "keras-weights-h5", {})
+    return hdf5.read_hdf5(path, lambda file: _read(file, "keras-weights-h5", {}))
 
 
 def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
@@ -55,9 +53,9 @@ def read_keras(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
         config = members.read(_CONFIG, max(size, _SMALL_CONFIG))
         metadata = members.read(_METADATA, _SMALL_CONFIG) if _METADATA in members.found else b"{}"
         image = members.read(_WEIGHTS, most_bytes(size))
-    with hdf5.open_hdf5(path, image) as file:
-        checkpoint = _read(file, "keras", describe_layers(config, path))
-    return with_graph(checkpoint, read_graph(config, checkpoint.tensors, str(path), _version(metadata), outputs))
+    described = describe_layers(config, path)
+    checkpoint = hdf5.read_hdf5(path, lambda file: _read(file, "keras", described), image)
+    return with_graph(checkpoint, read_graph(config, checkpoint.tensors, str(path), {"keras_version": _version(metadata)}, outputs))
 
 
 def _version(metadata: bytes) -> str | None:
@@ -75,7 +73,7 @@ class _Stored:
 
     path: LayerPath
     name: str | None
-    numbered: Mapping[str, h5py.Dataset]
+    numbered: Mapping[str, Node]
 
 
 def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]) -> Checkpoint:
@@ -125,11 +123,11 @@ def _all_stored(file: hdf5.Hdf5) -> dict[LayerPath, _Stored]:
     return found
 
 
-def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: h5py.Group) -> _Stored | None:
+def _stored(file: hdf5.Hdf5, path: tuple[str, ...], group: Node) -> _Stored | None:
     """The variables in one group, or None where it has none or they are a dropout's random state."""
     if not hdf5.has_child(group, "vars") or "seed_generator" in path:
         return None
-    if not isinstance(hdf5.child_of(file, group, "vars"), h5py.Group):
+    if hdf5.child_of(file, group, "vars").kind != "group":
         raise file.refuse(f"expected a group of variables at '{group.name}/vars', got a dataset")
     variables = hdf5.group_of(file, group, "vars")
     numbers = sorted(hdf5.children(file, variables), key=lambda key: (len(key), key))
@@ -155,7 +153,7 @@ def _kind(counted: str) -> str:
     return re.sub(r"_\d+$", "", counted)
 
 
-def _variables(file: hdf5.Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, h5py.Dataset], bool]:
+def _variables(file: hdf5.Hdf5, stored: _Stored, described: Described | None) -> tuple[dict[str, Node], bool]:
     """A layer's variables by name, and whether the names are a guess. Unknown classes keep the numbers."""
     kind = described.kind if described else _kind(stored.path[-1]) if stored.path else ""
     where, count = "/".join(stored.path), len(stored.numbered)

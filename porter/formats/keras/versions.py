@@ -56,9 +56,9 @@ _KERAS_1_ARGUMENTS: Mapping[str, str] = {
 _KERAS_1_ORDERINGS: Mapping[str, str] = {"tf": "channels_last", "th": "channels_first"}
 _KERAS_1_MERGES: Mapping[str, str] = {
     **{"sum": "Add", "mul": "Multiply", "ave": "Average", "max": "Maximum"},
-    "concat": "Concatenate",
+    **{"concat": "Concatenate", "dot": "Dot"},
 }
-"""Of Merge's modes (keras/engine/topology.py of Keras 1.2.2); its others are `cos`, `dot` and a function."""
+"""Of Merge's modes (keras/engine/topology.py of Keras 1.2.2); its others are `cos` and a function."""
 _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 
@@ -103,7 +103,8 @@ def modern(kind: str, arguments: Mapping[str, Any]) -> tuple[str, Mapping[str, A
     """A layer's class and arguments as Keras 2 and 3 spell them."""
     if kind == "Merge":
         mode = str(arguments.get("mode", "sum"))
-        return _KERAS_1_MERGES.get(mode, f"Merge by {mode:.20}"), {**arguments, "axis": arguments.get("concat_axis", -1)}
+        axes = {"axis": arguments.get("concat_axis", -1), "axes": arguments.get("dot_axes", -1)}
+        return _KERAS_1_MERGES.get(mode, f"Merge by {mode:.20}"), {**arguments, **axes}
     kind, axis = _CLASSES.get(kind, kind), arguments.get("axis")
     if kind == "BatchNormalization" and isinstance(axis, list) and len(axis) == 1:
         # tf.keras allows several axes.

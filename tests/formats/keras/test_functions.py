@@ -37,7 +37,7 @@ def functions(*calls: tuple[str, dict[str, Any]], sequence: bool = False, versio
         layers.append({"class_name": kind, "name": name, "config": config, "inbound_nodes": [entry]})
     config = {"name": "m", "layers": layers, "input_layers": [["in", 0, 0]], "output_layers": [[layers[-1]["name"], 0, 0]]}
     text = json.dumps({"class_name": "Functional", "config": config})
-    return Checkpoint(Path("model.h5"), "keras-h5", "tf", {}, graph=read_graph(text, {}, "model.h5", version))
+    return Checkpoint(Path("model.h5"), "keras-h5", "tf", {}, graph=read_graph(text, {}, "model.h5", {"keras_version": version}))
 
 
 WHOLE = {"start": None, "stop": None, "step": None}
@@ -122,3 +122,11 @@ def test_a_dict_of_other_names_than_the_models_inputs() -> None:
     model = {**config, "layers": [start, base], "input_layers": [["in", 0, 0]], "output_layers": [["base", 1, 0]]}
     with pytest.raises(FileError, match=r"model 'base' has the inputs \['q'\], and is called with \['a', 'q'\]"):
         read_graph(json.dumps({"class_name": "Functional", "config": model}), {}, "model.h5")
+
+
+def test_an_operation_of_nothing_is_one_error() -> None:
+    start = {"class_name": "InputLayer", "name": "in", "config": {"name": "in", "batch_shape": [None, 8, 8, 3]}}
+    negative = {"class_name": "Negative", "name": "n", "config": {"name": "n"}, "inbound_nodes": [{"args": [{}], "kwargs": {}}]}
+    config = {"name": "m", "layers": [start, negative], "input_layers": [["in", 0, 0]], "output_layers": [["n", 0, 0]]}
+    with pytest.raises(FileError, match="description of layer 'n' cannot be read: IndexError"):
+        read_graph(json.dumps({"class_name": "Functional", "config": config}), {}, "model.h5", {"keras_version": "3.1.0"})

@@ -29,6 +29,7 @@ from porter.graph import (
     GlobalAvgPool,
     GlobalMaxPool,
     Identity,
+    MatMul,
     Maximum,
     MaxPool,
     Multiply,
@@ -562,10 +563,13 @@ def test_keras_1() -> None:
 def test_the_modes_of_keras_1s_merge() -> None:
     half = Affine((0.5,), (0.0,))
     expected = {"sum": [Add()], "mul": [Multiply()], "ave": [Add(), half], "max": [Maximum()], "concat": [Concat()]}
-    expected |= {mode: [Foreign(f"Merge by {mode} of 2 values")] for mode in ("dot", "cos")}
+    expected["cos"] = [Foreign("Merge by cos of 2 values")]
     for mode, found in expected.items():
         layers = [conv("c", "in"), conv("e", "in"), layer("Merge", "m", "c", "e", mode=mode, concat_axis=-1)]
         assert list(said(read(functional(source(), *layers), kernels("c", "e"))).values())[2:] == found, mode
+    lines = [conv("c", "in"), *(layer("Reshape", name, "c", target_shape=[-1, 4]) for name in ("r", "s"))]
+    merged = layer("Merge", "m", "r", "s", mode="dot", dot_axes=[2, 2])
+    assert list(said(read(functional(source(), *lines, merged), kernels("c"))).values())[-1] == MatMul()
 
 
 def test_inputs_and_outputs() -> None:

@@ -1,0 +1,74 @@
+"""Models that Keras ran on Theano. Its `same` is not TensorFlow's, which Keras means elsewhere: windows begin at another cell if
+they move by several cells or have an even number of them (keras/backend/theano_backend.py of Keras 1.2 and 2.2: `conv2d`, `pool2d`,
+`_postprocess_conv2d_output`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from porter.formats.keras.flow import SOURCE, Call, Flow, Result, moved, results_in
+from porter.formats.keras.nodes import Inbound
+from porter.formats.keras.versions import OPERATION
+
+_WINDOWS = {"Conv2D": "kernel_size", "MaxPooling2D": "pool_size", "AveragePooling2D": "pool_size"}
+
+_Pads = tuple[tuple[int, int], tuple[int, int]]
+"""Before and after the rows, and the columns."""
+
+
+def padded_by_theano(flow: Flow) -> Flow:
+    """The model with channels last as Keras computes it on TensorFlow: a pad stands before each window that Theano pads otherwise.
+
+    An average pool that is padded otherwise, and a transposed convolution of `same`, become classes that no layer has.
+    """
+    calls, places = list[Call](), {SOURCE.call: SOURCE.call}
+    for place, call in enumerate(flow.calls):
+        given, pads = moved(call.given, places), _pads(call)
+        if pads is not None and call.kind in ("Conv2D", "MaxPooling2D"):
+            calls.append(_pad(call, pads, given))
+            given = Inbound((Result(len(calls) - 1),), {})
+            call = replace(call, arguments={**call.arguments, "padding": "valid"})
+        elif pads is not None or (call.kind == "Conv2DTranspose" and call.arguments.get("padding") == "same"):
+            call = replace(call, kind=f"{call.kind} by Theano's same")
+        places[place] = len(calls)
+        calls.append(replace(call, given=given))
+    ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
+    return replace(flow, calls=tuple(calls), outputs=ends)
+
+
+def _pads(call: Call) -> _Pads | None:
+    """The pads of a call, where TensorFlow's SAME has others at some size."""
+    stated = call.arguments
+    if call.kind not in _WINDOWS or stated.get("padding") != "same":
+        return None
+    window, dilation = _pair(stated[_WINDOWS[call.kind]]), _pair(stated.get("dilation_rate") or 1)
+    stride = _pair(stated.get("strides") or (1 if call.kind == "Conv2D" else window))
+    extents = [(cells - 1) * apart + 1 for cells, apart in zip(window, dilation, strict=True)]
+    before = [_before(call.kind, extent) for extent in extents]
+    if stride == (1, 1) and all(first == (extent - 1) // 2 for first, extent in zip(before, extents, strict=True)):
+        return None
+    rows, columns = ((first, extent - 1 - first) for first, extent in zip(before, extents, strict=True))
+    return rows, columns
+
+
+def _before(kind: str, extent: int) -> int:
+    if kind == "Conv2D":
+        return extent // 2
+    return extent - 2 if extent > 2 and extent % 2 else extent - 1
+
+
+def _pair(stated: Any) -> tuple[int, int]:
+    rows, columns = (stated, stated) if isinstance(stated, int) else stated
+    return int(rows), int(columns)
+
+
+def _pad(call: Call, pads: _Pads, given: Inbound) -> Call:
+    """Zeros before a convolution, and nothing that could be the largest before a pool."""
+    kind, arguments = "ZeroPadding2D", dict[str, Any](padding=[list(pair) for pair in pads], data_format="channels_last")
+    if call.kind == "MaxPooling2D":
+        kind, arguments = f"{OPERATION}Pad", {"pad_width": [[0, 0], *map(list, pads), [0, 0]], "constant_values": -math.inf}
+    path = (*call.path[:-1], f"{call.path[-1]}_pad_of_theano")
+    return replace(call, path=path, kind=kind, arguments=arguments, given=Inbound((results_in(given)[0],), {}))
