@@ -114,6 +114,8 @@ def _parity_line(parity: Parity) -> str:
 def _check_lines(result: Verdict) -> list[str]:
     given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
+    if result.proof.unreached:
+        lines.append(f"a bound that no value reached, so that nothing is known of it: {', '.join(result.proof.unreached)}")
     if result.shipped is None:
         return lines
     shipped, proved = result.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in result.shipped.parities]
@@ -135,8 +137,6 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
         ]
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
     lines += [f"note: {note}" for note in result.notes]
-    if result.proof.unreached:
-        lines.append(f"a bound that no value reached, so that nothing is known of it: {', '.join(result.proof.unreached)}")
     if result.proof.uncompared:
         lines.append(f"not compared, because the reference has no value for them: {', '.join(result.proof.uncompared)}")
     return lines

@@ -104,8 +104,8 @@ def end_with(error: BaseException) -> NoReturn:
         context = getattr(error, "ctx", None)
         typed = f"see {context.command_path if context else 'porter'} --help"
         _fail(PorterError(error.format_message(), next=typed), "usage", 2)
+    said = f": {error}" if str(error) else ""
     if isinstance(error, Abort | KeyboardInterrupt):
-        said = f": {error}" if str(error) else ""
         _fail(PorterError(f"interrupted{said}"), "interrupted", INTERRUPTED)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         end_with(FileError(f"cannot be written: {error.strerror}", where=error.filename))
@@ -113,5 +113,7 @@ def end_with(error: BaseException) -> NoReturn:
         end_with(FileError(f"cannot be read or written: {error.strerror}", where=error.filename))
     if "PORTER_DEBUG" in os.environ:
         raise error
+    if isinstance(error, MemoryError):
+        end_with(PorterError(f"there is not enough memory{said}", next="close other programs, or use a machine that has more"))
     fault = PorterError(f"{type(error).__name__}: {error}", next="a fault of porter's; PORTER_DEBUG=1 shows where")
     _fail(fault, "internal", EX_SOFTWARE)

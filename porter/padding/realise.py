@@ -52,7 +52,7 @@ def realise(site: Site, size: Size, capabilities: Capabilities, nonnegative: boo
     for axis, n in enumerate(size):
         _refuse_undefined(site, axis, n)
     if site.kind == "avg_pool" and _is_dilated(site, capabilities):
-        raise PaddingError("the destination has no dilated avg_pool")
+        raise PaddingError("the destination has no dilated average pool")
     found = _smallest(site, (None, None), capabilities, nonnegative)
     if None not in size and (found is None or (found.front is not None and found.front.rule != "explicit")):
         found = _smallest(site, size, capabilities, nonnegative) or found
@@ -241,6 +241,7 @@ def _constant_pads(window: Window, sources: list[Rows]) -> Pads | None:
 
 
 _NAMES = {"same": "SAME", "same_lower": "SAME_LOWER", "cntk": "CNTK's autopadding"}
+_KINDS = {"conv": "a convolution", "max_pool": "a max pool", "avg_pool": "an average pool"}
 
 
 REACHES_NOWHERE = "no window reaches past the input"
@@ -318,14 +319,15 @@ def _no_exact_form(site: Site, size: Size, capabilities: Capabilities) -> Paddin
     # Constant pads can follow every other rule at every size: rounding up adds at most stride - 1 cells after the input, and a
     # dropped window takes away the same number at all sizes.
     window, convention = site.window, site.convention
-    rows, columns = ("any" if n is None else n for n in size)
+    rows, columns = size
+    where = "every size" if rows is None and columns is None else f"{rows or 'any'}x{columns or 'any'}"
     moves = _constant_pads(window, [_source_rows(site, axis, n) for axis, n in enumerate(size)]) is None
     reason = "its pad layers add zeros, and this one's pads hold other numbers"
     if moves or not capabilities.zeros_only:
         what = _NAMES.get(convention.rule, "its padding")
         reason = f"{what} depends on the input size, and the destination cannot pad by it at run time"
+    sides = f"kernel {window.kernel}, stride {window.stride}, dilation {window.dilation}"
     return PaddingError(
-        f"a {site.kind} of kernel {window.kernel}, stride {window.stride}, dilation {window.dilation} padded '{convention}' has no "
-        f"exact form in the destination at {rows}x{columns}: {reason}",
+        f"{_KINDS[site.kind]} of {sides} padded '{convention}' has no exact form in the destination at {where}: {reason}",
         next="give --input-size a fixed size" if moves else None,
     )

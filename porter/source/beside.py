@@ -1,13 +1,14 @@
 """What a file, or a file beside it, says of photos and classes.
 
-An ONNX model that porter wrote has them in its metadata. A folder as Hugging Face has it states them beside the weights. In timm's
-config.json, `pretrained_cfg` says how photos are prepared, as timm.data.create_transform reads it, and `label_names` what the
-classes are. transformers has preprocessor_config.json, and `id2label` in config.json.
+A model of ONNX, Caffe or MXNet that porter wrote has them in its metadata. A folder as Hugging Face has it states them beside the
+weights. In timm's config.json, `pretrained_cfg` says how photos are prepared, as timm.data.create_transform reads it, and
+`label_names` what the classes are. transformers has preprocessor_config.json, and `id2label` in config.json.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.source.protocol import NOTHING, Stated
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.onnx")
+_SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
 _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 """What reading settings raises that are none."""
 
@@ -44,6 +46,12 @@ def stated_within(checkpoint: Checkpoint) -> tuple[Stated, tuple[str, ...]]:
         return Stated(read_preprocess(protocol) if protocol else None, labels, "file"), ()
     except (PorterError, ValueError, RecursionError) as error:
         return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
+
+
+def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
+    """The native size, rows and columns, that porter's metadata in a file states."""
+    found = _SIZE.fullmatch(checkpoint.stated.get("porter.native_size", ""))
+    return (int(found[1]), int(found[2])) if found else None
 
 
 def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:

@@ -340,10 +340,19 @@ def test_a_variants_pads_are_made_without_arrays() -> None:
     assert not modules & {"torch", "triton", "tensorflow", "numpy", "h5py"}
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".keras", ".weights.h5"])
-def test_converting_to_torch_without_a_check_imports_no_framework(suffix: str, weights_file: WeightsMaker, tmp_path: Path) -> None:
-    weights = weights_file("mobilenet_v2_0.35", "keras", suffix)
-    arguments = ("convert", "mobilenet_v2_0.35", "--from", "tf", "--to", "torch", "--no-check", "--weights", weights)
+TENSORS_ONLY = [
+    ("mobilenet_v2_0.35", "keras", ".h5"),
+    ("mobilenet_v2_0.35", "keras", ".keras"),
+    ("mobilenet_v2", "torchvision", ".pth"),
+]
+
+
+@pytest.mark.parametrize(("variant", "zoo", "suffix"), TENSORS_ONLY)
+def test_converting_to_torch_without_a_check_imports_no_framework(
+    variant: str, zoo: str, suffix: str, weights_file: WeightsMaker, tmp_path: Path
+) -> None:
+    weights = weights_file(variant, zoo, suffix)
+    arguments = ("convert", variant, "--from", zoo, "--to", "torch", "--no-check", "--weights", weights)
     assert not imported_by(*arguments, "--out", tmp_path / "p") & {"torch", "triton", "tensorflow", "keras"}
     assert (tmp_path / "p" / "model.safetensors").exists()
 

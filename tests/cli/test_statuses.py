@@ -127,6 +127,14 @@ def test_a_path_that_the_system_refuses_is_told_as_itself(name: str, cli: Cli, t
     assert "choose another --out" not in ran.err
 
 
+def test_where_memory_ends_it_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def inspect(*arguments: object) -> None:
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    monkeypatch.setattr(porter, "inspect", inspect)
+    refused(cli("inspect", "model.onnx"), "there is not enough memory: Unable to allocate 9 TiB")
+
+
 def test_an_error_after_a_handled_interrupt_is_told() -> None:
     """`eval` keeps what it measured until Ctrl-C; what fails later is another thing."""
     assert stems_from_interrupt(ImportError()) and not stems_from_interrupt(FileError("cannot be written"))
@@ -153,7 +161,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["numpy.exceptions", "h5py.defs", "pydantic_core._pydantic_core", "yaml"])
+@pytest.mark.parametrize("module", ["numpy.exceptions", "pydantic_core._pydantic_core", "yaml"])
 def test_ctrl_c_during_an_import(module: str, tmp_path: Path) -> None:
     """The compiled part of numpy prints what interrupted its own import, and raises an ImportError instead."""
     file = tmp_path / "weights.h5"

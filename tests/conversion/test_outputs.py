@@ -14,6 +14,7 @@ import pytest
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_line
 from tests.conftest import Cli, refused
+from tests.formats.onnx.test_read import model, written
 
 SIZE = 24
 pytestmark = pytest.mark.usefixtures("one_recipe")
@@ -155,3 +156,11 @@ def test_tensors_of_torch_without_a_recipe_are_told_how_a_graph_is_saved(tmp_pat
 
     torch.save({"own.weight": torch.rand(3, 3)}, tmp_path / "net.pth")
     refused(cli("convert", tmp_path / "net.pth", "--to", "tf"), "no graph", "torch.export.save(torch.export.export(model.eval()")
+
+
+def test_what_a_destination_cannot_say_is_named_as_the_file_does_with_where_to_end(tmp_path: Path, cli: Cli) -> None:
+    made = written(model("a = Relu (x)\n b = Conv <pads = [1, 1, 1, 1]> (a, k3)\n c = Softplus (b)\n y = Relu (a)"), tmp_path)
+    ran = cli("convert", made, "--to", "mxnet", "--out", tmp_path / "port")
+    refused(ran, "c: MXNet's softrelu is x above 20", "--outputs b,y)")
+    cli("convert", made, "--to", "mxnet", "--out", tmp_path / "port", "--outputs", "b,y")
+    assert read_port(tmp_path / "port").record.ended_at == ("b", "y")

@@ -496,7 +496,7 @@ def test_a_refusal_says_what_is_missing_and_what_to_do() -> None:
         realise(Site("conv", Window((3, 3)), Convention()), (5, 2), TORCH)
     with pytest.raises(PaddingError, match="one over pads only, which gives no number"):
         realise(Site("avg_pool", Window((1, 1)), Convention("explicit", (1, 1, 1, 1))), (None, None), TORCH)
-    with pytest.raises(PaddingError, match="no dilated avg_pool"):
+    with pytest.raises(PaddingError, match="no dilated average pool"):
         realise(Site("avg_pool", Window((3, 3), dilation=(2, 1)), Convention()), (9, 9), KERAS)
 
 

@@ -10,19 +10,19 @@ from itertools import islice
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.formats.format import varint
 from porter.formats.limits import MOST_NODES
+from porter.formats.protobuf import expect_varint, fields
 
 
 @dataclass(frozen=True)
-class _Fields:
+class _Numbers:
     """Numbers of fields: of a layer, its name and its blobs."""
 
     name: int
     blobs: int
 
 
-_LAYERS = {2: _Fields(4, 6), 100: _Fields(1, 7)}
+_LAYERS = {2: _Numbers(4, 6), 100: _Numbers(1, 7)}
 """By the field of the net: V1LayerParameter and LayerParameter."""
 _SHAPE, _DIM, _FLOATS, _DOUBLES = 7, 1, 5, 8
 _LEGACY = (1, 2, 3, 4)
@@ -38,16 +38,17 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
         ValueError: the file is damaged, or a blob does not hold what it declares.
     """
     found, count = dict[str, list[Array]](), 0
-    for number, first, last in _fields(data, 0, len(data)):
-        fields = _LAYERS.get(number)
-        if fields is None:
+    for number, layer in fields(memoryview(data)):
+        if number not in _LAYERS or isinstance(layer, int):
             continue
         name, blobs = "", list[Array]()
-        for part, start, end in _fields(data, first, last):
-            if part == fields.name:
-                name = data[start:end].decode()
-            elif part == fields.blobs:
-                blobs.append(_blob(data, start, end, name))
+        for part, value in fields(layer):
+            if isinstance(value, int):
+                continue
+            if part == _LAYERS[number].name:
+                name = bytes(value).decode()
+            elif part == _LAYERS[number].blobs:
+                blobs.append(_blob(value, name))
             if count + len(blobs) > MOST_NODES:
                 raise ValueError(f"it has more than {MOST_NODES} blobs")
         count += len(blobs)
@@ -56,16 +57,16 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
     return found
 
 
-def _blob(data: bytes, first: int, last: int, name: str) -> Array:
+def _blob(data: memoryview, name: str) -> Array:
     sizes, legacy, parts = list[int](), dict[int, int](), list[Array]()
-    for number, start, end in _fields(data, first, last):
-        if number == _SHAPE:
-            spans = (span for part, *span in _fields(data, start, end) if part == _DIM)
-            sizes = list(islice((size for span in spans for size in _varints(data, *span)), _MOST_AXES + 1))
-        elif number in _LEGACY:
-            legacy[number] = next(_varints(data, start, end), 0)
-        elif number in (_FLOATS, _DOUBLES) and (end - start) % (width := 4 if number == _FLOATS else 8) == 0:
-            parts.append(np.frombuffer(data, f"<f{width}", (end - start) // width, start))
+    for number, value in fields(data):
+        if isinstance(value, int):
+            legacy |= {number: value} if number in _LEGACY else {}
+        elif number == _SHAPE:
+            stated = (size for part, axis in fields(value) if part == _DIM for size in _varints(axis))
+            sizes = list(islice(stated, _MOST_AXES + 1))
+        elif number in (_FLOATS, _DOUBLES) and len(value) % (width := 4 if number == _FLOATS else 8) == 0:
+            parts.append(np.frombuffer(value, f"<f{width}"))
         if len(parts) > _MOST_PARTS or len(sizes) > _MOST_AXES:
             raise ValueError(f"a blob of '{name}' has too many parts")
     shape = tuple(sizes) if sizes or not legacy else tuple(legacy.get(number, 0) for number in _LEGACY)
@@ -75,24 +76,12 @@ def _blob(data: bytes, first: int, last: int, name: str) -> Array:
     return (np.concatenate(parts) if len(parts) != 1 else parts[0]).reshape(shape)
 
 
-def _fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The number of each field of a message, and where its content begins and ends."""
-    while offset < end:
-        key, offset = varint(data, offset)
-        if key & 7 == 2:
-            length, offset = varint(data, offset)
-            last = offset + length
-        elif key & 7 == 0:
-            _, last = varint(data, offset)
-        else:
-            last = offset + {1: 8, 5: 4}.get(key & 7, end)
-        if (not offset < last <= end and key & 7 != 2) or last > end:
-            raise ValueError("it is cut short or damaged")
-        yield key >> 3, offset, last
-        offset = last
-
-
-def _varints(data: bytes, offset: int, end: int) -> Iterator[int]:
-    while offset < end:
-        value, offset = varint(data, offset)
+def _varints(stated: int | memoryview) -> Iterator[int]:
+    """One number, or several that are packed."""
+    if isinstance(stated, int):
+        yield stated
+        return
+    place = 0
+    while place < len(stated):
+        value, place = expect_varint(stated, place)
         yield value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -71,7 +72,8 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     tensors = _tensors(net, stored, weights)
     graphs = [_graph(net, tensors, most_bytes(weights.stat().st_size), outputs, sizes) for sizes in (size, (None, None))]
     graph = replace(graphs[0], resizable=graphs[0].nodes == graphs[1].nodes, definition=text.read_bytes(), language="caffe")
-    return Checkpoint(path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights))
+    said = dict(_FACT.findall(graph.definition.decode()))
+    return Checkpoint(path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights), stated=said)
 
 
 def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:
@@ -102,6 +104,8 @@ def _without_net(stored: Mapping[str, Sequence[Array]]) -> dict[str, Array]:
     return found
 
 
+_FACT = re.compile(r"^# (porter\.\w+): (.*)$", re.MULTILINE)
+"""In a comment, as porter writes it."""
 _KERNELS = ("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution", "Deconvolution", "InnerProduct")
 
 

@@ -64,6 +64,7 @@ class Symbol:
         sides: its axes, as far as the symbol states them.
         ends: the values that it gives.
         lacking: how many variables no array is for.
+        said: what it says of the model by name.
     """
 
     nodes: tuple[Node, ...]
@@ -71,6 +72,7 @@ class Symbol:
     sides: tuple[int, ...]
     ends: tuple[Reference, ...]
     lacking: int
+    said: Mapping[str, str]
 
 
 def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
@@ -110,4 +112,5 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
         known.append({0: (nodes[-1].name, 0)})
     ends = tuple(known[place].get(index, (known[place][0][0], index)) for place, index, *_ in stated["heads"])
     (image, sides), *others = free.items() or [(None, ())]
-    return Symbol(tuple(nodes), None if others else image, sides, ends, len(free))
+    said = {name: str(fact[-1]) for name, fact in stated.get("attrs", {}).items() if isinstance(fact, list)}
+    return Symbol(tuple(nodes), None if others else image, sides, ends, len(free), said)

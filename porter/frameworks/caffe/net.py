@@ -14,7 +14,7 @@ from porter.filegraph.names import Names
 from porter.frameworks import Tensors
 from porter.frameworks.caffe.maker import Layer, LayerMaker, Trained, plain
 from porter.frameworks.caffe.sites import windowed
-from porter.frameworks.caffe.spellings import ELSEWHERE, PLAIN, norm_name
+from porter.frameworks.caffe.spellings import PLAIN, norm_name
 from porter.graph import INPUT, AvgPool, BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.graph.ops import Axes
 from porter.graph.plan import Plan
@@ -72,13 +72,13 @@ def make_net(plan: Plan) -> Net:
     for node in graph.nodes:
         op = node.op
         if any(isinstance(maker.shapes[path], Axes) for path in (node.path, *node.inputs)):
-            raise GraphError("Caffe's layers take maps and features, not arrays of other axes", where=node.path, next=ELSEWHERE)
+            raise GraphError("Caffe's layers take maps and features, not arrays of other axes", where=node.path)
         if isinstance(op, Conv | MaxPool | AvgPool):
             windowed(maker, node, op, plan.realisations[node.path])
         elif type(op) in PLAIN:
             PLAIN[type(op)](maker, node, op)
         else:
-            raise GraphError(f"Caffe has no layer for {op.words}", where=node.path, next=ELSEWHERE)
+            raise GraphError(f"Caffe has no layer for {op.words}", where=node.path)
     return Net(tuple(maker.layers), values[INPUT], graph.channels, values)
 
 

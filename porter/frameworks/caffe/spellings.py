@@ -23,7 +23,6 @@ from porter.graph.ops import is_map
 from porter.padding import less
 
 Spelling: TypeAlias = Callable[[LayerMaker, Node, Any], object]
-ELSEWHERE = "port it to torch, tf or onnx, or end a file's graph before it with --outputs"
 
 
 Parameters: TypeAlias = Mapping[str, Parameter]
@@ -46,7 +45,7 @@ def _joined(operation: str) -> Spelling:
 
 def _expect_alike(maker: LayerMaker, node: Node) -> None:
     if len({maker.shapes[path] for path in node.inputs}) > 1:
-        raise GraphError("Caffe's Eltwise takes values of one shape", where=node.path, next=ELSEWHERE)
+        raise GraphError("Caffe's Eltwise takes values of one shape", where=node.path)
 
 
 def _multiplied(maker: LayerMaker, node: Node, op: ops.Multiply) -> None:
@@ -111,7 +110,7 @@ def _selu(maker: LayerMaker, node: Node, op: ops.Selu) -> None:
 
 def _softplus(maker: LayerMaker, node: Node, op: ops.Softplus) -> None:
     if op.cut:
-        raise GraphError("Caffe's BNLL is log(1 + exp(x)) for every x, not x above 20", where=node.path, next=ELSEWHERE)
+        raise GraphError("Caffe's BNLL is log(1 + exp(x)) for every x, not x above 20", where=node.path)
     maker.layer("BNLL", node.path, *node.inputs)
 
 
@@ -147,7 +146,7 @@ def _affine(maker: LayerMaker, node: Node, op: ops.Affine) -> None:
 
 def _response_norm(maker: LayerMaker, node: Node, op: ops.LocalResponseNorm) -> None:
     if op.size % 2 == 0:
-        raise GraphError(f"Caffe's LRN takes an odd number of channels, not {op.size}", where=node.path, next=ELSEWHERE)
+        raise GraphError(f"Caffe's LRN takes an odd number of channels, not {op.size}", where=node.path)
     if op.bias <= 0 or op.bias == 1:
         maker.layer("LRN", node.path, *node.inputs, local_size=op.size, alpha=op.alpha * op.size, beta=op.beta, k=op.bias)
         return
@@ -193,7 +192,7 @@ def _chosen(maker: LayerMaker, node: Node, op: Choice) -> None:
 
 def _pad_map(maker: LayerMaker, node: Node, op: ops.PadMap) -> None:
     if op.fill:
-        raise GraphError(f"Caffe pads with zeros only, not with {op.fill:g}", where=node.path, next=ELSEWHERE)
+        raise GraphError(f"Caffe pads with zeros only, not with {op.fill:g}", where=node.path)
     maker.moved(node.path, node.inputs[0], maker.channels(node.path), op.pads)
 
 

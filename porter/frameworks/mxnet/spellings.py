@@ -22,7 +22,6 @@ from porter.graph.ops import is_map
 from porter.padding import less
 
 Spelling: TypeAlias = Callable[[SymbolMaker, Node, Any], object]
-ELSEWHERE = "port it to torch, tf or onnx, or end a file's graph before it with --outputs"
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -98,26 +97,26 @@ def _batch_norm(maker: SymbolMaker, node: Node, op: ops.BatchNorm) -> None:
 
 def _instance_norm(maker: SymbolMaker, node: Node, op: ops.GroupNorm) -> None:
     if op.groups != maker.channels(node.path) or not is_map(maker.shapes[node.path]):
-        raise GraphError("porter writes MXNet's InstanceNorm, not norms of several channels", where=node.path, next=ELSEWHERE)
+        raise GraphError("porter writes MXNet's InstanceNorm, not norms of several channels", where=node.path)
     maker.node("InstanceNorm", maker.values[node.path], *node.inputs, *_factors(maker, node, op), eps=op.epsilon)
 
 
 def _response_norm(maker: SymbolMaker, node: Node, op: ops.LocalResponseNorm) -> None:
     if op.size % 2 == 0:
-        raise GraphError(f"MXNet's LRN takes an odd number of channels, not {op.size}", where=node.path, next=ELSEWHERE)
+        raise GraphError(f"MXNet's LRN takes an odd number of channels, not {op.size}", where=node.path)
     numbers = {"alpha": op.alpha * op.size, "beta": op.beta, "knorm": op.bias}
     maker.node("LRN", maker.values[node.path], *node.inputs, nsize=op.size, **numbers)
 
 
 def _softplus(maker: SymbolMaker, node: Node, op: ops.Softplus) -> None:
     if not op.cut:
-        raise GraphError("MXNet's softrelu is x above 20, not log(1 + exp(x))", where=node.path, next=ELSEWHERE)
+        raise GraphError("MXNet's softrelu is x above 20, not log(1 + exp(x))", where=node.path)
     maker.node("Activation", maker.values[node.path], *node.inputs, act_type="softrelu")
 
 
 def _gelu(maker: SymbolMaker, node: Node, op: ops.Gelu) -> None:
     if op.approximate:
-        raise GraphError("MXNet's GELU is the exact one, not that of a tanh", where=node.path, next=ELSEWHERE)
+        raise GraphError("MXNet's GELU is the exact one, not that of a tanh", where=node.path)
     maker.node("LeakyReLU", maker.values[node.path], *node.inputs, act_type="gelu")
 
 
@@ -161,7 +160,7 @@ def _global_pool(kind: str) -> Spelling:
 
 def _reduce(maker: SymbolMaker, node: Node, op: ops.Reduce) -> None:
     if op.function == "norm":
-        raise GraphError("porter writes no norm along an axis for MXNet", where=node.path, next=ELSEWHERE)
+        raise GraphError("porter writes no norm along an axis for MXNet", where=node.path)
     axis = 1 + ("channels", "rows", "columns").index(op.axis)
     maker.node(op.function, maker.values[node.path], *node.inputs, axis=(axis,), keepdims=True)
 
@@ -175,7 +174,7 @@ def _flatten(maker: SymbolMaker, node: Node, op: ops.Flatten) -> None:
 
 def _extended(maker: SymbolMaker, node: Node, op: ops.ExtendMap) -> None:
     if op.mode not in ("edge", "reflect"):
-        raise GraphError(f"MXNet's Pad knows no mode {op.mode}", where=node.path, next=ELSEWHERE)
+        raise GraphError(f"MXNet's Pad knows no mode {op.mode}", where=node.path)
     maker.padded(maker.values[node.path], node.inputs[0], op.pads, mode=op.mode)
 
 

@@ -15,7 +15,7 @@ from porter.filegraph.names import Names
 from porter.frameworks import Tensors
 from porter.frameworks.mxnet.maker import Held, SymbolMaker, Trained
 from porter.frameworks.mxnet.sites import windowed
-from porter.frameworks.mxnet.spellings import ELSEWHERE, PLAIN
+from porter.frameworks.mxnet.spellings import PLAIN
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.graph.ops import Axes
 from porter.graph.plan import Plan
@@ -98,13 +98,13 @@ def make_symbol(plan: Plan) -> PortSymbol:
     for node in graph.nodes:
         op = node.op
         if any(isinstance(maker.shapes[path], Axes) for path in (node.path, *node.inputs)):
-            raise GraphError("porter writes maps and features for MXNet, not arrays of other axes", where=node.path, next=ELSEWHERE)
+            raise GraphError("porter writes maps and features for MXNet, not arrays of other axes", where=node.path)
         if isinstance(op, Conv | MaxPool | AvgPool):
             windowed(maker, node, op, plan.realisations[node.path])
         elif type(op) in PLAIN:
             PLAIN[type(op)](maker, node, op)
         else:
-            raise GraphError(f"porter writes no operator of MXNet for {op.words}", where=node.path, next=ELSEWHERE)
+            raise GraphError(f"porter writes no operator of MXNet for {op.words}", where=node.path)
     heads = tuple(maker.place(path) for path in graph.outputs)
     return PortSymbol(tuple(maker.nodes), heads, values, maker.held, frozenset(maker.states))
 

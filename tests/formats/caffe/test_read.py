@@ -165,21 +165,9 @@ def test_a_damaged_net_is_one_error(what: str, net: str, said: str, tmp_path: Pa
         read_checkpoint(file)
 
 
-def test_damaged_weights_are_one_error(tmp_path: Path) -> None:
+def test_weights_without_their_net_and_a_net_without_its_weights(tmp_path: Path) -> None:
     file = write_caffe(tmp_path / "model", NET, blobs(NET))
     weights = file.with_suffix(".caffemodel")
-    data = weights.read_bytes()
-    random = np.random.default_rng(0)
-    for _ in range(100):
-        broken = bytearray(data[: random.integers(1, len(data))] if random.random() < 0.3 else data)
-        for place in random.integers(0, min(len(broken), 4000), 3):
-            broken[place] = random.integers(0, 256)
-        weights.write_bytes(broken)
-        try:
-            read_checkpoint(file)
-        except FileError as error:
-            assert str(file) in str(error) or str(weights) in str(error)
-    weights.write_bytes(data)
     file.rename(tmp_path / "net.txt")
     bare = read_checkpoint(weights)
     factor = blobs(NET)["bn1"][2][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn import functional as F
 import porter
 from porter.authoring.drafting import new_recipe
 from porter.base.errors import FileError
+from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.recipe import load_recipe
@@ -115,26 +117,32 @@ def test_the_content_tells_the_format_and_each_file_needs_the_other(tmp_path: Pa
         read_checkpoint(file)
 
 
-def test_damaged_files_are_one_error(tmp_path: Path) -> None:
-    file = write_mxnet(tmp_path / "model", LINES, arrays())
-    beside, random = tmp_path / "model-0000.params", np.random.default_rng(0)
-    for path in (file, beside):
-        data = path.read_bytes()
-        for _ in range(60):
-            broken = bytearray(data[: random.integers(1, len(data))] if random.random() < 0.3 else data)
-            for place in random.integers(0, min(len(broken), 4000), 3):
-                broken[place] = random.integers(0, 256)
-            path.write_bytes(broken)
-            try:
-                read_checkpoint(file)
-            except FileError as error:
-                assert str(tmp_path) in str(error)
-        path.write_bytes(data)
-    stated = symbol_of(LINES)
-    stated["nodes"][1]["inputs"] = [[5, 0, 0]]
+def by_name(nodes: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    return next(node for node in nodes if node["name"] == name)
+
+
+DAMAGED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a later input": (lambda nodes: nodes[1].update(inputs=[[5, 0, 0]]), "reads what comes after it"),
+    "a list for a word": (lambda nodes: by_name(nodes, "most")["attrs"].update(global_pool=[]), "the model is damaged"),
+    "the image as a kernel": (lambda nodes: by_name(nodes, "conv")["inputs"].__setitem__(1, [0, 0, 0]), "needs the tensor 'data'"),
+    "a bias as a kernel": (lambda nodes: by_name(nodes, "conv")["inputs"].pop(1), "the model is damaged: tuple index out of range"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_symbol_is_one_error(name: str, tmp_path: Path) -> None:
+    file, stated = write_mxnet(tmp_path / "model", LINES, arrays()), symbol_of(LINES)
+    change, said = DAMAGED[name]
+    change(stated["nodes"])
     file.write_text(json.dumps(stated))
-    with pytest.raises(FileError, match="reads what comes after it"):
+    with pytest.raises(FileError, match=said):
         read_checkpoint(file)
+
+
+def test_a_split_into_more_parts_than_there_are_is_not_counted_out(tmp_path: Path) -> None:
+    lines = [(name, op, {"num_outputs": 1 << 40} if name == "parts" else stated, reads) for name, op, stated, reads in LINES]
+    graph = read_checkpoint(write_mxnet(tmp_path / "model", lines, arrays())).graph
+    assert graph is not None and graph.by_name["parts"].op == Foreign("SliceChannel")
 
 
 ZOO = {

@@ -103,13 +103,13 @@ def test_the_files_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("op", "said"),
     [
-        (LayerNorm(1e-6), "Caffe has no layer for a layer_norm"),
+        (LayerNorm(1e-6), "Caffe has no layer for a layer norm"),
         (Rearrange("c h w -> (h w) c"), "Caffe's layers take maps and features, not arrays of other axes"),
     ],
 )
 def test_what_caffe_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
-    with pytest.raises(GraphError, match=f"first: {said}.*port it to torch, tf or onnx"):
+    with pytest.raises(GraphError, match=f"first: {said}"):
         make_net(plan)
 
 

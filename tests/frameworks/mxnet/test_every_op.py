@@ -83,11 +83,11 @@ def test_the_files_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("op", "said"),
     [
-        (LayerNorm(1e-6), "porter writes no operator of MXNet for a layer_norm"),
+        (LayerNorm(1e-6), "porter writes no operator of MXNet for a layer norm"),
         (Rearrange("c h w -> (h w) c"), "porter writes maps and features for MXNet, not arrays of other axes"),
     ],
 )
 def test_what_mxnet_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
-    with pytest.raises(GraphError, match=f"first: {said}.*port it to torch, tf or onnx"):
+    with pytest.raises(GraphError, match=f"first: {said}"):
         make_symbol(plan)
