@@ -47,6 +47,8 @@ WITH_TENSORS = frozenset(
     | {"Conv2d", "ConvTranspose2d", "CroppedConvTranspose2d", "Linear", "AddArray", "MultiplyArray", "Tokens"}
 )
 """Kinds that have entries in a state_dict."""
+IN_PLACE = frozenset({"ReLU", "ReLU6", "LeakyReLU", "ELU", "SiLU", "Hardswish", "Hardtanh"})
+"""Kinds that can overwrite the value that they read."""
 
 _EXTENSIONS: Mapping[Mode, str] = {
     "edge": "ReplicationPad2d",

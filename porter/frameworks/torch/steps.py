@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from porter.base.errors import PaddingError
-from porter.frameworks.torch.spellings import PLAIN, WINDOWED, Layer, constant_pad, pair
+from porter.frameworks.torch.spellings import IN_PLACE, PLAIN, WINDOWED, Layer, constant_pad, pair
 from porter.graph import Node, Shape, shapes
 from porter.graph.plan import Plan
 from porter.padding import ANY, Front, Realisation, Site
+
+_FORGOTTEN = frozenset(
+    {"Conv2d", "ConvTranspose2d", "Linear", "BatchNorm1d", "BatchNorm2d", "MaxPool2d", "AvgPool2d", "add", "multiply", "concat"}
+)
+"""Kinds whose value is new memory, and which keep no hold of it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,21 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
                 steps.append(Step(pad, _pad_layer(realisation.front, node.op.site, why), inputs))
                 inputs = (pad,)
         steps.append(Step(node.path, layer, inputs))
-    return tuple(steps)
+    return _in_place(steps, plan.graph.outputs)
+
+
+def _in_place(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]:
+    """Lets activations overwrite a value that nothing else reads, as torchvision does: a tenth of MobileNet v2's time went into new
+    memory. What computes the value does not need it for its gradient, so that the model can be trained.
+    """
+    reads = Counter(path for step in steps for path in step.inputs) + Counter(outputs)
+    own = {step.path for step in steps if step.layer.kind in _FORGOTTEN and reads[step.path] == 1}
+    return tuple(
+        replace(step, layer=replace(step.layer, arguments={**step.layer.arguments, "inplace": step.inputs[0] in own}))
+        if step.layer.kind in IN_PLACE
+        else step
+        for step in steps
+    )
 
 
 def _free(path: str, taken: set[str]) -> str:

@@ -183,3 +183,19 @@ def test_a_node_above_others_and_a_name_that_torch_has_taken():
     taken = replace(graph, nodes=(Node("forward", Relu(), (INPUT,)),), output="forward")
     with pytest.raises(GraphError, match="already exists"):
         build(taken, {})
+
+
+@pytest.mark.parametrize("make", [three_blocks, resnet_v2, inception])
+def test_activations_in_place_leave_values_and_gradients_as_they_are(make):
+    models = [built(make, ANY).train() for _ in range(2)]
+    in_place = [module for module in models[1].modules() if getattr(module, "inplace", False)]
+    assert in_place and all(module.training for module in in_place)
+    for module in in_place:
+        module.inplace = False
+    image = images((32, 32))
+    values = [model(image) for model in models]
+    for value in values:
+        value.square().sum().backward()
+    assert torch.equal(*values)
+    for ours, plain in zip(*(model.parameters() for model in models), strict=True):
+        assert torch.equal(ours.grad, plain.grad)

@@ -22,7 +22,7 @@ class SqueezeExcite(nn.Module):
         super().__init__()
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.reduce = nn.Conv2d(channels, filters, 1)
-        self.relu = nn.ReLU()
+        self.relu = nn.ReLU(inplace=True)
         self.expand = nn.Conv2d(filters, channels, 1)
         self.gate = nn.Hardsigmoid()
 
@@ -32,7 +32,7 @@ class SqueezeExcite(nn.Module):
 ...
     def __init__(self, channels, hidden, filters, kernel, stride, squeeze, activation):
 ...
-                activation=nn.ReLU() if activation == "relu" else nn.Hardswish(),
+                    nn.ReLU(inplace=True) if activation == "relu" else nn.Hardswish(inplace=True)
 ...
                 nn.ZeroPad2d((kernel // 2 - 1, kernel // 2) * 2) if stride > 1 else nn.Identity()
 ...
@@ -49,7 +49,7 @@ class SqueezeExcite(nn.Module):
     efficientnet: """
         self.block1a_se_squeeze = nn.AdaptiveAvgPool2d(1)
         self.block1a_se_reduce = nn.Conv2d(16, 4, 1)
-        self.block1a_se_swish = nn.SiLU()
+        self.block1a_se_swish = nn.SiLU(inplace=True)
 ...
         x = self.block2b_activation(self.block2b_bn(self.block2b_dwconv(x)))
         gate = self.block2b_se_swish(self.block2b_se_reduce(self.block2b_se_squeeze(x)))

@@ -192,7 +192,7 @@ def test_a_fine_tuned_model_reads_as_a_person_would_write_it():
         "pool=nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten()),",
         "norm=BatchNorm1d(8),",
         "dense1=nn.Linear(8, 16),",
-        "relu1=nn.ReLU(),",
+        "relu1=nn.ReLU(inplace=True),",
         "norm1=BatchNorm1d(16, affine=False),",
         "dense2=nn.Linear(16, 12, bias=False),",
         "logits=nn.Linear(12, 5),",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
+from porter.frameworks.torch.spellings import IN_PLACE
 from porter.graph.blocks.arguments import Value
 
 NORMS = ("BatchNorm1d", "BatchNorm2d")
@@ -60,6 +61,7 @@ _WINDOW: Mapping[str, Value] = {"padding": 0, "dilation": 1, "ceil_mode": False,
 _CONV: Mapping[str, Value] = {"stride": 1, "padding": 0, "output_padding": 0, "dilation": 1, "groups": 1, "bias": True}
 _LAYER_NORM: Mapping[str, Value] = {"eps": 1e-5, "elementwise_affine": True}
 DEFAULTS: Mapping[str, Mapping[str, Value]] = {
+    **{key: {"inplace": False} for key in IN_PLACE},
     "Affine": {"scale": 1.0, "offset": 0.0},
     "AvgPool2d": _WINDOW,
     "BatchNorm1d": NORM_DEFAULTS,
@@ -69,7 +71,7 @@ DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     "ConvTranspose2d": _CONV,
     "CroppedConvTranspose2d": _CONV,
     "CropAxis": {"step": 1},
-    "ELU": {"alpha": 1.0},
+    "ELU": {"alpha": 1.0, "inplace": False},
     "GELU": {"approximate": "none"},
     "GroupNorm": {"eps": 1e-5, "affine": True},
     "LayerNorm": _LAYER_NORM,
