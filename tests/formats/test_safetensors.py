@@ -42,6 +42,16 @@ def test_every_tensor(tmp_path: Path) -> None:
         assert found.tensors[name].tobytes() == value.tobytes() and found.tensors[name].shape == value.shape
 
 
+@pytest.mark.parametrize("padding", range(4))
+def test_tensors_are_pages_of_the_file_where_these_are_aligned(tmp_path: Path, padding: int) -> None:
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}) + " " * padding
+    path = write(tmp_path / "a.safetensors", header, np.array([1, 2], np.float32).tobytes())
+    found, whole = read_checkpoint(path).tensors["a"], path.read_bytes()
+    assert found.tolist() == [1, 2] and found.flags.aligned and found.flags.owndata is False
+    found[0] = 3
+    assert path.read_bytes() == whole, "the file is not written to"
+
+
 def test_every_bit_of_half_and_bfloat16(tmp_path: Path) -> None:
     path, patterns = tmp_path / "a.safetensors", np.arange(1 << 16, dtype=np.uint16)
     save_file({"half": patterns.view(np.float16), "brain": patterns.view(ml_dtypes.bfloat16)}, path)
@@ -61,6 +71,15 @@ def test_a_file_has_the_packages_bytes_and_the_digest_is_its_own(tmp_path: Path)
     sha256 = write_safetensors(ours, arrays)
     save_file({name: array.copy(order="C") for name, array in arrays.items()}, packages)
     assert ours.read_bytes() == packages.read_bytes() and sha256 == digest(ours)
+
+
+def test_tensors_of_a_file_can_be_written_over_it(tmp_path: Path) -> None:
+    """A map of a file that is cut short ends the process."""
+    path = tmp_path / "a.safetensors"
+    large = {"a": np.arange(1 << 20, dtype=np.float32)}
+    write_safetensors(path, large)
+    write_safetensors(path, read_checkpoint(path).tensors)
+    assert np.array_equal(read_checkpoint(path).tensors["a"], large["a"])
 
 
 def test_cut_short(tmp_path: Path) -> None:

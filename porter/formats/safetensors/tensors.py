@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from porter.base.dtypes import Array
+from porter.base.dtypes import Array, storage_type
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.limits import read_json
 
 _DTYPES = {
     "uint64": "U64",
@@ -34,29 +37,43 @@ _DTYPES = {
 }
 """The format's names of numpy's types, in the order in which the package writes them: wide ones first, so that all are aligned."""
 
+_LENGTH_BYTES = 8
 _PIECE_BYTES = 1 << 20
 _PIECES_AHEAD = 4
 
 
 def read_safetensors(path: Path) -> Checkpoint:
-    """Reads every tensor, in the header's dtypes. The package checks that the tensors cover the file and do not overlap.
+    """Reads every tensor, in the header's dtypes: pages of the file, which are copied when they are written to.
 
     Raises:
         FileError: the file is cut short or damaged, or has a dtype of less than a byte or one that numpy lacks.
     """
-    import ml_dtypes  # noqa: F401  gives numpy the name bfloat16, which safetensors needs
-
     try:
-        with safe_open(path, framework="numpy") as file:
-            for name in file.keys():  # noqa: SIM118  the file is not a mapping
-                dtype = file.get_slice(name).get_dtype()
-                if dtype not in _DTYPES.values():
-                    raise FileError(f"tensor '{name}' is {dtype}, expected one of {', '.join(_DTYPES.values())}", where=str(path))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
+        # The package checks that the tensors have the bytes of their shapes, cover the file and do not overlap.
+        with safe_open(path, framework="numpy") as package:
+            names = list(package.keys())
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+            header = read_json(file.read(length))
+            content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
+        data = content[_LENGTH_BYTES + length :]
+        return Checkpoint(path, "safetensors", None, {name: _tensor(path, name, header[name], data) for name in names})
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         message = f"this safetensors file is cut short or damaged: {error}"
         raise FileError(message, where=str(path), next="fetch or copy it again") from None
-    return Checkpoint(path, "safetensors", None, tensors)
+
+
+def _tensor(path: Path, name: str, stated: Mapping[str, Any], data: Array) -> Array:
+    """A tensor as the header states it, of the bytes after the header."""
+    dtype = next((dtype for dtype, said in _DTYPES.items() if said == stated["dtype"]), None)
+    if dtype is None:
+        message = f"tensor '{name}' is {stated['dtype']}, expected one of {', '.join(_DTYPES.values())}"
+        raise FileError(message, where=str(path))
+    kind = storage_type(dtype)  # type: ignore[arg-type]
+    start, end = stated["data_offsets"]
+    # Writers other than the package may begin a tensor at any byte.
+    values = data[start:end] if (data.ctypes.data + start) % kind.itemsize == 0 else data[start:end].copy()
+    return values.view(kind).reshape(stated["shape"])
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> str:
@@ -79,6 +96,8 @@ def write_safetensors(path: Path, tensors: Mapping[str, Array]) -> str:
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     hashed = hashlib.sha256()
+    # The tensors may be maps of the file that is replaced, and a map whose file is cut short ends the process.
+    path.unlink(missing_ok=True)
     with path.open("wb") as file, ThreadPoolExecutor(1) as beside:
 
         def put(piece: bytes | memoryview) -> None:
