@@ -8,6 +8,8 @@ from unicodedata import category
 
 _ESCAPED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode's categories of characters that control a terminal or the order of its text, break a line, or are not text."""
+_MOST_LETTERS = 2000
+"""Of a message, which may name what a stranger called something."""
 _JOINERS = "\u200c\u200d"
 """Harmless characters of category Cf: Persian words and composed emoji have them."""
 
@@ -48,6 +50,8 @@ class PorterError(Exception):
     status = 2
 
     def __init__(self, message: str, *, where: str | None = None, next: str | None = None) -> None:
+        if len(message) > _MOST_LETTERS:
+            message = f"{message[: _MOST_LETTERS // 2]} ... {message[-_MOST_LETTERS // 2 :]}"
         super().__init__(message)
         self.message = message
         self.where = where

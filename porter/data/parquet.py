@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from porter.base.errors import FileError, MissingFramework
 from porter.base.package import install
+from porter.data.parquet_footer import Chunk, row_groups, unpacked_bytes
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -72,7 +73,9 @@ def read_table(path: Path) -> Table:
         if file.metadata.num_rows > _MAX_ROWS:
             raise FileError(f"{file.metadata.num_rows:,} rows; at most {_MAX_ROWS:,} of a file are read", where=str(path))
         wanted = [LABEL, PATH] if columns.get(PATH) == _TEXT else [LABEL]
-        if (stored := _stored(file, wanted)) > _MAX_TEXT:
+        if (
+            stored := unpacked_bytes(path, (chunk for group in row_groups(path) for chunk in group if chunk.name in wanted))
+        ) > _MAX_TEXT:
             raise FileError(f"{stored:,} bytes of labels and file names; at most {_MAX_TEXT:,} are read", where=str(path))
         class_names = _class_names(file)
     rows: list[Row] = []
@@ -84,13 +87,6 @@ def read_table(path: Path) -> Table:
             for number, (label, name) in enumerate(zip(labels, names, strict=True)):
                 rows.append(Row(group, number, _text(name), label if isinstance(label, int) else _text(label)))
     return Table(rows, class_names)
-
-
-def _stored(file: ParquetFile, names: Sequence[str]) -> int:
-    """The unpacked bytes of some columns, as the file declares them."""
-    groups = (file.metadata.row_group(index) for index in range(file.num_row_groups))
-    columns = (group.column(index) for group in groups for index in range(group.num_columns))
-    return sum(column.total_uncompressed_size for column in columns if column.path_in_schema in names)
 
 
 def _values(column: Any, path: Path) -> list[Any]:
@@ -133,15 +129,21 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
         if not 0 <= index < file.num_row_groups:
             raise FileError(f"it has {file.num_row_groups} row groups, not {index + 1}", where=str(path))
         most = min(_MAX_ROW_GROUP, max(_SMALL_ROW_GROUP, _EXPANSION * path.stat().st_size))
-        if file.metadata.row_group(index).total_byte_size > most:
-            message = f"row group {index} has more than {most:,} bytes, and is read whole"
-            raise FileError(message, where=str(path), next="write the file with row groups of some 100 photos")
         column = _bytes_column(_columns(file))
         if column is None:
             raise FileError(f"it has no column '{IMAGE}' of bytes", where=str(path))
+        if unpacked_bytes(path, (chunk for chunk in _footer(path, changed)[index] if chunk.name == column)) > most:
+            message = f"row group {index} has more than {most:,} bytes, and is read whole"
+            raise FileError(message, where=str(path), next="write the file with row groups of some 100 photos")
     # A row group's size is what the file stores: one large photo may be stored once for any number of rows.
     with _opened(path, shared=[column]) as file:
         return file.read_row_group(index, columns=[column], use_threads=False)[IMAGE]
+
+
+@lru_cache(maxsize=4)
+def _footer(path: Path, changed: int) -> list[list[Chunk]]:
+    """As `row_groups`, once for all row groups; `changed` as for `_row_group`."""
+    return row_groups(path)
 
 
 def _columns(file: ParquetFile) -> dict[str, str]:
@@ -181,6 +183,6 @@ def _opened(path: Path, shared: Sequence[str] = ()) -> Iterator[ParquetFile]:
         # Without threads: there are as many workers as cores.
         with parquet.ParquetFile(path, pre_buffer=False, read_dictionary=list(shared)) as file:
             yield file
-    except (OSError, KeyError, UnicodeDecodeError, pyarrow.ArrowException) as error:
+    except (OSError, LookupError, ValueError, RecursionError, pyarrow.ArrowException) as error:
         message = str(error).partition("\n")[0]
         raise FileError(f"cannot be read as a Parquet file: {message}", where=str(path), next="check that it is complete") from None

@@ -34,6 +34,8 @@ MOST_COMPUTED = 1 << 22
 """The most numbers of a value that a file computes from stored tensors, if these have fewer: a table of relative positions."""
 MOST_OF_SIZES = 1 << 18
 """The most numbers of a value that a file computes from sizes: a detector has 8,400 cells for an image of 640x640."""
+_MOST_STEPS = 1 << 18
+"""Nodes that `Dataflow.weights` goes through in all: a kernel that a model standardises has ten, and no other has any of them."""
 _QUOTIENTS = frozenset({"Div", "FloorDiv"})
 _DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min", "Clip"})
 """Kinds that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
@@ -142,6 +144,8 @@ class Dataflow(Generic[N]):
         budget: bytes that all values computed from constants may take.
         computed: values from constants, and what live nodes compute from the sizes of values.
         evaluated: tensors of any size that `weights` computed, by the names of their nodes.
+        refused: names of those that it could not.
+        steps: nodes that it went through.
     """
 
     nodes: Mapping[str, N]
@@ -155,6 +159,8 @@ class Dataflow(Generic[N]):
     operands: Callable[[N], Sequence[Operand]] = lambda node: node.inputs
     computed: dict[Reference, Numbers] = field(default_factory=dict)
     evaluated: dict[str, Numbers] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    steps: int = 0
 
     def compute(self, node: N) -> bool:
         """Computes a node's values where numpy can, from no more numbers than an op of porter's may state, or from sizes.
@@ -183,7 +189,7 @@ class Dataflow(Generic[N]):
                 return None
             with np.errstate(all="ignore"):
                 found = _each(kind, inputs) if evaluator is None else evaluator(node, *inputs)
-        except (ValueError, TypeError, LookupError, ArithmeticError):  # operands that do not fit
+        except (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError):  # operands that do not fit, or of over 32 axes
             return None
         results = [np.asarray(value) for value in (found if isinstance(found, list) else [found])]
         self.budget -= sum(value.nbytes for value in results)
@@ -236,8 +242,11 @@ class Dataflow(Generic[N]):
         found, name = self.tensor(source), source[0] if not source[1] else f"{source[0]}:{source[1]}"
         if found is not None or source[0] in self.live or self.budget < 0:
             return found
-        if name not in self.evaluated and (array := self._whole(source)) is not None:
-            self.evaluated[name] = array
+        if name not in self.evaluated and name not in self.refused and self.steps <= _MOST_STEPS:
+            if (array := self._whole(source)) is not None:
+                self.evaluated[name] = array
+            else:
+                self.refused.add(name)
         return Tensor(name, self.evaluated[name].shape) if name in self.evaluated else None
 
     def _whole(self, end: Reference) -> Numbers | None:
@@ -247,6 +256,7 @@ class Dataflow(Generic[N]):
             return () if self.constants.declared(name) is not None else self.nodes[name].inputs
 
         order = in_order([end[0]], lambda name: [source for source, _ in inputs(name)])
+        self.steps += len(order)
         last = {source: name for name in order for source in inputs(name)}
         known: dict[Reference, Numbers] = {}
         for name in order:

@@ -169,6 +169,14 @@ def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence
     return found
 
 
+def split_evenly(walk: Walk[N], node: N, source: Reference, place: int, count: int, keep: bool = True) -> Read | list[Read]:
+    """As `split`, into `count` parts of one size."""
+    sizes = walk.sizes(source)
+    if sizes is None or not 0 < count <= sizes[place]:
+        return None
+    return split(walk, node, source, place, [sizes[place] // count] * count, keep)
+
+
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):

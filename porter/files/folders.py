@@ -158,11 +158,14 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _failed(target: Path, fresh: Path, error: OSError) -> FileError:
-    """The error of what fills `fresh`: about the file that it names, unless that is a part of the new folder."""
-    name = error.filename
-    if not isinstance(name, str) or any(Path(name).is_relative_to(folder) for folder in (target, fresh)):
+    """The error of what fills `fresh`, about the file that it names: by the name that the file would have had in `target`."""
+    if not isinstance(error.filename, str):
         return _unwritable(target, error)
-    return FileError(f"cannot be read or written: {error.strerror}", where=name)
+    file = Path(error.filename)
+    for folder in (target, fresh):
+        if file.is_relative_to(folder):
+            return _unwritable(target / file.relative_to(folder), error)
+    return FileError(f"cannot be read or written: {error.strerror}", where=str(file))
 
 
 def _unwritable(target: Path, error: OSError) -> FileError:

@@ -14,7 +14,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.names import OUTPUTS
 from porter.files import digests
 from porter.formats.format import Reader
-from porter.formats.limits import most_bytes
+from porter.formats.limits import MOST_LAYERS, most_bytes
 from porter.formats.recognition import READABLE, recognise
 from porter.padding import Size
 
@@ -27,7 +27,7 @@ _TRIED = (256, 256)
 def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
     """The tensors of a weights file of any name, in any of the formats of porter.formats.recognition.READABLE.
 
-    Reading imports torch only for PyTorch's own formats, and TensorFlow only for TensorFlow's.
+    Reading imports TensorFlow for TensorFlow's graphs, and no other framework.
 
     Args:
         outputs: names of values of the file's graph, which ends at them.
@@ -37,7 +37,7 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
     Raises:
         UsageError: the file has no graph that `outputs` could end, or no such values.
         FileError: the file does not exist, is damaged, has a format that porter does not read, or has no tensors it can use.
-        MissingFramework: the format is PyTorch's or TensorFlow's own, and that framework is not installed.
+        MissingFramework: it is a graph of TensorFlow's, and TensorFlow is not installed.
     """
     format = recognise(path)
     if format.read is None:
@@ -46,6 +46,9 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
     if outputs and format.engine is None:
         raise UsageError(f"{format.what} carries no graph", where=OUTPUTS, next="leave it out, or give a file with a graph")
     checkpoint = _sized(format.read, path, outputs, size)
+    if checkpoint.graph is not None and len(checkpoint.graph.nodes) > MOST_LAYERS:
+        message = f"the file's graph has {len(checkpoint.graph.nodes)} layers, more than the {MOST_LAYERS} that porter takes"
+        raise FileError(message, where=str(path), next="save a part of the model, or end it earlier: --outputs NAME")
     if not checkpoint.tensors and checkpoint.graph is None:
         said = "".join(f"; {note}" for note in checkpoint.notes)
         raise FileError(f"this {checkpoint.format} file holds no tensors{said}", where=str(path), next="save the weights into it")
@@ -59,6 +62,11 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
         if _REAL.fullmatch(name) and not is_floating(array):
             next = "use the model from before it was quantised"
             raise FileError(f"tensor '{name}' is {array.dtype}, expected real numbers", where=str(path), next=next)
+    for node in checkpoint.graph.nodes if checkpoint.graph else ():
+        for stored in node.tensors.values():
+            if stored.name not in checkpoint.tensors:
+                message = f"'{node.name}' needs the tensor '{stored.name}', which the file does not hold as numbers"
+                raise FileError(message, where=str(path), next="fetch or export it again")
     return checkpoint
 
 

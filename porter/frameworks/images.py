@@ -39,7 +39,8 @@ def expect_fit(shape: tuple[int, ...], channels: int | None, rows: int | None, c
     wanted = (channels, rows, columns)
     if len(shape) != 4 or not shape[0] or any(size not in (None, given) for size, given in zip(wanted, shape[1:], strict=True)):
         text = "x".join("?" if size is None else str(size) for size in wanted)
-        raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}")
+        next = "feed N×C×H×W; for another size, convert again with --input-size"
+        raise UsageError(f"the model takes a batch of {text}, got one of shape {shape}", next=next)
 
 
 def in_parts(images: Array, at_once: int | None) -> list[Array]:

@@ -16,7 +16,7 @@ from porter.formats.torch_export import SAVE
 from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
 from porter.port import port_at
 from porter.recipe import Member, convert_command, declared_recipes
-from porter.source.beside import stated_beside, stated_within, weights_in
+from porter.source.beside import native_within, stated_beside, stated_within, weights_in
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_checkpoint, open_port
@@ -127,6 +127,8 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     """A file by its own graph: as a variant that has it, otherwise under the file's names."""
     if checkpoint.graph is None:
         raise no_graph(checkpoint, recipes)
+    native = None if wishes.size or checkpoint.graph.built_size else native_within(checkpoint)
+    wishes = replace(wishes, size=native or wishes.size)
     if wishes.keep_activation or wishes.outputs:
         return open_graph(checkpoint, wishes)
     ranked = rank(checkpoint, recipes)
@@ -147,7 +149,8 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     stated, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
     stated, others = stated.for_head(opened.facts)  # of another head where the file was changed after porter wrote it
     facts = stated.of(opened.facts, checkpoint.path.name)
-    return replace(opened, file=noted, facts=facts, warnings=(*left_out, *damaged, *others, *opened.warnings))
+    sizes = replace(opened.sizes, built=native) if native else opened.sizes
+    return replace(opened, file=noted, facts=facts, sizes=sizes, warnings=(*left_out, *damaged, *others, *opened.warnings))
 
 
 def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ()) -> Path:

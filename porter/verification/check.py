@@ -11,7 +11,8 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.frameworks import Tensors
-from porter.graph import site_of, tensor_shapes
+from porter.graph import shapes, site_of, tensor_shapes
+from porter.graph.bounds import numbers
 from porter.port import Port
 from porter.verification.bounds import farthest
 from porter.verification.evidence import excitement
@@ -27,6 +28,9 @@ _NUMBERS = 74_000
 """So many numbers an input size has in all its images at least, up to `_MOST_IMAGES`, because two of a few cells show little.
 Two of 128x97, at which most networks are compared, have them."""
 _MOST_IMAGES = 64
+_MOST_VALUES, _HELD = 1 << 30, 1 << 26
+"""So many numbers the values of a size's images have at most, above two images, and those of the images that are run at once: a
+graph may make large maps of a small image."""
 _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
 _POOL = 4 * _NUMBERS
@@ -96,9 +100,10 @@ class Check:
     def _batches(self, size: tuple[int, int], decides: bool) -> list[Array]:
         channels, least = self.port.record.input.channels, self.images if decides else 2
         enough = -(-_NUMBERS // (channels * size[0] * size[1]))
-        count = max(least, min(enough, _MOST_IMAGES))
+        each = sum(map(numbers, shapes(self.port.graph, size).values()))
+        count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // each))
         images = make_telling(size, count, channels, self.fed, self.rough if decides else SMOOTH)
-        return np.array_split(images, count if enough <= least else 2)
+        return np.array_split(images, count if enough <= least else min(count, max(2, -(-count * each // _HELD))))
 
     def against(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:
         """Compares the port with a source in each number type; on more images if the source shows little but its outputs, or is

@@ -2,7 +2,7 @@
 
 import pytest
 
-from porter.base.errors import escaped
+from porter.base.errors import FileError, escaped
 
 ORDINARY = (
     "features.0.0.weight",
@@ -32,3 +32,8 @@ def test_ordinary_text_stays(text: str) -> None:
 )
 def test_what_acts_on_a_terminal_is_written_out(text: str, shown: str) -> None:
     assert escaped(text) == shown == escaped(shown)
+
+
+def test_what_a_stranger_called_something_makes_no_page() -> None:
+    error = FileError(f"tensor '{'a' * 70_000}' is damaged", where="x.onnx")
+    assert len(str(error)) < 2100 and str(error).startswith("x.onnx: tensor 'aaa") and str(error).endswith("aaa' is damaged")

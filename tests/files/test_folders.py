@@ -130,6 +130,14 @@ def test_a_place_that_cannot_be_written_is_a_file_error(tmp_path: Path, parent: 
         pytest.fail("the block must not run")
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_an_error_of_a_file_names_the_file(own: bool, tmp_path: Path) -> None:
+    with pytest.raises(FileError) as caught, new_folder(tmp_path / "port") as folder:
+        ((folder if own else tmp_path) / "none" / "model.onnx").open("wb")
+    assert str(caught.value.where) == str(tmp_path / ("port/none" if own else "none") / "model.onnx")
+    assert ("choose another --out" in str(caught.value)) is own
+
+
 def test_through_a_link_the_folder_behind_it_is_replaced(tmp_path: Path, way: str) -> None:
     port(tmp_path / "real", "old")
     (tmp_path / "link").symlink_to("real")

@@ -80,16 +80,16 @@ def test_the_suffix_does_not_matter(tmp_path: Path, format: str, suffix: str) ->
     assert read_checkpoint(path).format == format
 
 
-@pytest.mark.parametrize(("format", "imported"), [(format, {"torch"} if format == "torch" else set()) for format in MAKERS])
-def test_only_torch_files_import_a_framework(tmp_path: Path, format: str, imported: set[str]) -> None:
+@pytest.mark.parametrize("format", MAKERS)
+def test_reading_imports_no_framework(tmp_path: Path, format: str) -> None:
     path = tmp_path / "weights"
     MAKERS[format](path)
     code = (
         "import sys; from pathlib import Path; from porter.formats.reading import read_checkpoint; "
-        "read_checkpoint(Path(sys.argv[1])); print(*{'torch', 'tensorflow', 'keras', 'jax'} & sys.modules.keys())"
+        "read_checkpoint(Path(sys.argv[1])); print(*{'torch', 'tensorflow', 'keras', 'jax', 'h5py'} & sys.modules.keys())"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
-    assert set(ran.stdout.split()) == imported and ran.stderr == ""
+    assert ran.stdout.split() == [] and ran.stderr == ""
 
 
 def message(path: Path) -> str:
@@ -207,20 +207,10 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", MAKERS)
-def test_files_of_one_byte_less_and_of_noise(tmp_path: Path, format: str) -> None:
+def test_files_of_one_byte_less(tmp_path: Path, format: str) -> None:
     path, cut = tmp_path / "whole", tmp_path / "cut"
     MAKERS[format](path)
     whole = path.read_bytes()
     for length in (1, 7, 8, 9, 40, len(whole) // 2, len(whole) - 1):
         cut.write_bytes(whole[:length])
         message(cut)
-    for seed in range(20):
-        noise = bytearray(whole)
-        random = np.random.default_rng(seed)
-        for place in random.integers(0, len(whole), 5):
-            noise[place] = int(random.integers(256))
-        cut.write_bytes(noise)
-        try:
-            read_checkpoint(cut)
-        except FileError as error:
-            assert "\n" not in str(error)

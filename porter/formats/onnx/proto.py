@@ -123,7 +123,9 @@ def _expect_names(graph: Any, refuse: Refuse) -> None:
     held = set(stored)
     images = [value.name for value in graph.input if value.name not in held]
     counts = Counter([*stored, *images, *(name for node in graph.node for name in node.output if name)])
-    titles = (text for node in graph.node for text in (node.name, node.op_type, node.domain))
+    titles = (
+        text for node in graph.node for text in (node.name, node.op_type, node.domain, *(each.name for each in node.attribute))
+    )
     if not all(isinstance(name, str) for name in (*counts, *titles)):  # bytes that are no UTF-8
         raise refuse("a name in the model is not text", "fetch or copy it again")
     twice = next((name for name, count in counts.items() if count > 1 or not name), None)

@@ -72,7 +72,8 @@ def _layers_model(
     except _DAMAGED as error:
         raise _damaged(path, error) from None
     version = str(topology.get("keras_version") or "")
-    return with_graph(checkpoint, read_graph(text, tensors, str(path), version if version[:1].isdigit() else "2.0", outputs))
+    stated = {"keras_version": version if version[:1].isdigit() else "2.0"}
+    return with_graph(checkpoint, read_graph(text, tensors, str(path), stated, outputs))
 
 
 def _graph_model(

@@ -278,11 +278,12 @@ def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
     source = node.inputs[1] if node.op == "SPLIT" else node.inputs[0]
     place = {"SPLIT": node.inputs[0], "SPLIT_V": node.inputs[-1]}.get(node.op)
     axis = node.scalar(1, "i") if place is None else walk.flow.number(place)
-    known, count = walk.sizes(source), len(node.gives)
-    if axis is None or known is None:
+    if axis is None:
         return None
-    sizes = walk.flow.integers(node.inputs[1]) if node.op == "SPLIT_V" else [known[int(axis)] // count] * count
-    return moves.split(walk, node, source, int(axis), sizes, node.op != "UNPACK") if sizes else None
+    if node.op != "SPLIT_V":
+        return moves.split_evenly(walk, node, source, int(axis), len(node.gives), node.op != "UNPACK")
+    sizes = walk.flow.integers(node.inputs[1])
+    return moves.split(walk, node, source, int(axis), sizes) if sizes else None
 
 
 def _pack(walk: Walk[Operator], node: Operator) -> Read:

@@ -7,7 +7,6 @@ and older pickled a mapping of tensors, which is read as a .pth is.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from porter.base.dtypes import Array, storage_type
 from porter.base.errors import FileError
 from porter.files.zips import Members, open_zip
 from porter.formats.limits import most_bytes, read_json
+from porter.formats.torch.read import read_mapping
 from porter.formats.torch_export import SAVE
 
 _SCHEMA = 8
@@ -142,13 +142,4 @@ class _Members(Members):
 
     def pickled(self, name: str) -> dict[str, Array]:
         """A mapping of tensors that torch pickled, which is an archive in the archive."""
-        from porter.formats.torch.read import read_mapping
-
-        data = self.read(name)
-        with tempfile.TemporaryDirectory() as folder:
-            inner = Path(folder) / "tensors.pth"
-            inner.write_bytes(data)
-            try:
-                return {key: array.copy() for key, array in read_mapping(inner).items()}
-            except FileError as error:
-                raise FileError(error.message, where=f"{self.path}: {name}", next=error.next) from None
+        return read_mapping(Path(f"{self.path}: {name}"), self.read(name))

@@ -21,6 +21,8 @@ _MOST, _LARGEST = 1 << 16, 4096
 """Characters of all guards together, and the size of an image that they are tried up to: every guard is computed at every size."""
 _MOST_STEPS = 1 << 24
 """Characters times the sizes that they are tried at: some two seconds."""
+_MOST_SHAPES = 1 << 21
+"""Nodes times the sizes that their shapes are computed at: some six seconds."""
 _BEYOND = 64
 """So many sizes past the traced one are tried, more than the strides of a network together."""
 _FUNCTIONS: Mapping[type | str, Callable[..., float]] = {
@@ -62,7 +64,7 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
         return False
     try:
         code = program.get("guards_code") or []
-        if len("".join(code)) > _MOST or max(traced[2:]) > _LARGEST:
+        if len("".join(code)) > _MOST or max(traced[2:]) > _LARGEST or len(graph.nodes) * sum(traced[2:]) > _MOST_SHAPES:
             return False
         steps = 0
         guards = [_read(ast.parse(text, mode="eval").body) for text in code]

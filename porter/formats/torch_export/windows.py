@@ -129,10 +129,10 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
         if size is None:
             return f"{node.op} to {wanted[0]}x{wanted[1]} of a map of any size: export the model for one size"
         # at::native::start_index and end_index
-        starts = [place * size // count for place in range(count)]
+        starts = [place * size // count for place in range(count if count <= size else 0)]
         extents = {-(-(place + 1) * size // count) - start for place, start in enumerate(starts)}
         steps = {after - before for before, after in pairwise(starts)}
-        if len(extents) > 1 or len(steps) > 1:
+        if len(extents) != 1 or len(steps) > 1:
             sizes = f"{value.shape[1]}x{value.shape[2]} to {wanted[0]}x{wanted[1]}"
             return f"{node.op} of {sizes}, whose windows are of different sizes"
         kernel.append(extents.pop())

@@ -35,8 +35,10 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
     held = [runtime.OrtValue.ortvalue_from_numpy(array) for array in tensors.values()]  # each refers to the array's memory
     if held:
         options.add_external_initializers(list(tensors), held)
-    try:
-        session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    try:  # its fallback prints
+        session = runtime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as error:  # onnxruntime's errors have no common base
         raise MissingFramework(f"onnxruntime cannot run this model: {first_line(error)}") from None
     name = model.graph.input[0].name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeVar
 
 from porter.graph.blocks import words
@@ -19,6 +20,9 @@ ALIKE_BY_NAME = 0.6
 """The same for a block whose uses have this name."""
 LEAST_SHARE = 0.4
 """The least size of a group compared with its block's."""
+
+_MOST_KINDS = 128
+"""Blocks of a graph: each group is compared with each of them, and what is a use of none is written out."""
 
 T = TypeVar("T")
 Part = tuple[str, str]
@@ -35,17 +39,27 @@ class _Kind:
 
     Attributes:
         flow: what each part reads, if the uses may not differ in it.
+        stems: of the names of its uses.
+        known: identities of its uses.
         within: identities of the groups in its uses.
+        members: names of the groups that its uses hold directly.
     """
 
     parts: list[Part]
     flow: object
     uses: list[Group] = field(default_factory=list)
+    stems: Counter[str] = field(default_factory=Counter)
+    known: set[int] = field(default_factory=set)
     within: set[int] = field(default_factory=set)
+    members: set[str] = field(default_factory=set)
 
-    @property
-    def stems(self) -> Counter[str]:
-        return Counter(words.numbered(group.name)[0] for group in self.uses)
+    def add(self, group: Group, parts: Sequence[Part], within: set[int]) -> None:
+        self.uses.append(group)
+        self.stems[_stem(group)] += 1
+        self.known.add(id(group))
+        self.within |= within
+        self.members |= _held(group)
+        merge(parts, self.parts)
 
 
 def with_blocks(root: Group) -> Group:
@@ -57,7 +71,8 @@ def with_blocks(root: Group) -> Group:
         for group in sorted(groups, key=lambda group: -len(group.members)):
             _add(group, kinds)
         blocks: dict[int, str] = {}
-        for kind in sorted(kinds, key=lambda kind: min(map(groups.index, kind.uses))):
+        places_of = {id(group): place for place, group in enumerate(groups)}
+        for kind in sorted(kinds, key=lambda kind: min(places_of[id(use)] for use in kind.uses)):
             if _shortens(kind):
                 blocks |= dict.fromkeys(map(id, kind.uses), name := _name(kind, taken))
                 taken.add(name)
@@ -106,7 +121,7 @@ def _groups(group: Group) -> Iterator[Group]:
 
 
 def _add(group: Group, kinds: list[_Kind]) -> None:
-    parts, stem = [_part(member) for member in group.members], words.numbered(group.name)[0]
+    parts, stem = [_part(member) for member in group.members], _stem(group)
     own = [isinstance(member, Leaf) and member.own for member in group.members]
     within = {id(each) for each in _groups(group)}
     flow = None if group.module or 2 * sum(own) >= len(own) else _flow(group)
@@ -114,19 +129,34 @@ def _add(group: Group, kinds: list[_Kind]) -> None:
         if kind.flow is not None or flow is not None:
             fits = kind.flow == flow and kind.parts == parts
         else:
-            order = [kind.parts.index(part) for part in parts if part in kind.parts]
             wanted, least = (ALIKE_BY_NAME, LEAST_SHARE) if stem in kind.stems else (ALIKE, 0.5)
-            fits = order == sorted(order) and len(order) >= wanted * len(parts) and len(parts) >= least * len(kind.parts)
-            names = {name for name, _ in kind.parts}
-            if group.module:  # a shortcut may be a pool in one use, and a module of its own in another
-                names -= {member.name for use in (group, *kind.uses) for member in use.members if isinstance(member, Group)}
-            fits = fits and all(part in kind.parts or part[0] not in names for part in parts)
-        if fits and id(group) not in kind.within and within.isdisjoint(map(id, kind.uses)):
-            kind.uses.append(group)
-            kind.within |= within
-            merge(parts, kind.parts)
+            sized = least * len(kind.parts) <= len(parts) and wanted * len(parts) <= len(kind.parts)
+            fits = sized and _fits(group, parts, kind, wanted)
+        if fits and id(group) not in kind.within and within.isdisjoint(kind.known):
+            kind.add(group, parts, within)
             return
-    kinds.append(_Kind(parts, flow, [group], within))
+    if len(kinds) < _MOST_KINDS:
+        kinds.append(kind := _Kind([], flow))
+        kind.add(group, parts, within)
+
+
+def _fits(group: Group, parts: Sequence[Part], kind: _Kind, wanted: float) -> bool:
+    """Whether a group has `wanted` of its parts in common with a kind, in the same order, and no part of another's name."""
+    places = {part: place for place, part in enumerate(kind.parts)}
+    order = [places[part] for part in parts if part in places]
+    names = {name for name, _ in kind.parts}
+    if group.module:  # a shortcut may be a pool in one use, and a module of its own in another
+        names -= _held(group) | kind.members
+    rows = order == sorted(order) and len(order) >= wanted * len(parts)
+    return rows and all(part in places or part[0] not in names for part in parts)
+
+
+def _held(group: Group) -> set[str]:
+    return {member.name for member in group.members if isinstance(member, Group)}
+
+
+def _stem(group: Group) -> str:
+    return words.numbered(group.name)[0]
 
 
 def _shortens(kind: _Kind) -> bool:
@@ -137,13 +167,15 @@ def _shortens(kind: _Kind) -> bool:
 
 def merge(order: Iterable[T], into: list[T]) -> None:
     """Inserts what `into` lacks of `order`, each behind the one before it."""
-    place = 0
+    places = {part: place for place, part in enumerate(into, 1)}
+    place, behind = 0, dict[int, list[list[T]]]({0: [[]]})
     for part in order:
-        if part in into:
-            place = into.index(part) + 1
+        if part in places:
+            place = places[part]
+            behind.setdefault(place, []).insert(0, [])
         else:
-            into.insert(place, part)
-            place += 1
+            behind[place][0].append(part)
+    into[:] = [part for place in range(len(into) + 1) for part in (*into[place - 1 : place], *chain(*behind.get(place, ())))]
 
 
 def merged(orders: Sequence[Sequence[str]]) -> list[str]:
@@ -155,7 +187,7 @@ def merged(orders: Sequence[Sequence[str]]) -> list[str]:
     found = [*max(orders, key=lambda order: len(order))]
     for order in orders:
         merge(order, found)
-    if any([name for name in found if name in set(order)] != list(order) for order in orders):
+    if any([name for name in found if name in each] != list(order) for order in orders for each in [set(order)]):
         raise Unlike
     return found
 

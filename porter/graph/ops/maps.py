@@ -67,6 +67,10 @@ class ExtendMap(KeepsSign, name="extend_map"):
     pads: Amounts
     mode: Mode
 
+    @property
+    def words(self) -> str:
+        return f"a pad by {self.mode}"
+
     def shape(self, *inputs: Shape) -> Shape:
         _expect_amounts(self.pads)
         for axis, size in enumerate(expect_map(inputs[0])[1:]):

@@ -70,7 +70,7 @@ class Op:
     @property
     def words(self) -> str:
         """The op for messages."""
-        return f"a {self.name}"
+        return f"{'an' if self.name[0] in 'aeiou' else 'a'} {self.name.replace('_', ' ')}"
 
 
 class OfChannels(Op):

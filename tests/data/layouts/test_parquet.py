@@ -14,6 +14,7 @@ from porter.data.labels import Labels
 from porter.data.layouts import open_photos
 from porter.data.layouts.classes import Classes
 from porter.data.parquet import read_table
+from porter.data.parquet_footer import row_groups, unpacked_bytes
 from porter.data.photos import Cell, Failure
 from porter.data.reading import read_bytes
 from tests.data.layouts.making import WNIDS, label_of, opened, table, val
@@ -165,6 +166,29 @@ def test_much_text_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: pyt
         opened(tmp_path)
 
 
+def test_sizes_of_columns_are_those_that_pyarrow_tells(tmp_path: Path) -> None:
+    pairs = pyarrow.array([[("a", 1)]] * 9, pyarrow.map_(pyarrow.string(), pyarrow.int32()))
+    columns = {"image": [{"bytes": b"x", "path": "a.jpg"}] * 9, "label": [*range(9)], "pairs": pairs, "seen": [True] * 9}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet", row_group_size=2, write_page_index=True)
+    path = tmp_path / "x.parquet"
+    metadata, groups = parquet.read_metadata(path), row_groups(path)
+    assert [len(group) for group in groups] == [6] * 5
+    for place, group in enumerate(groups):
+        for chunk, column in zip(group, map(metadata.row_group(place).column, range(6)), strict=True):
+            assert (chunk.name, chunk.size) == (column.path_in_schema, column.total_compressed_size)
+            assert chunk.start == (column.dictionary_page_offset or column.data_page_offset)
+            # It counts the headers of the pages too.
+            assert 0 < column.total_uncompressed_size - unpacked_bytes(path, [chunk]) < 200
+
+
+def test_a_damaged_schema_is_one_error(tmp_path: Path) -> None:
+    """pyarrow itself ends the process where it is asked for the sizes of this column."""
+    path = table(tmp_path / "x.parquet", [("a.jpg", 1), ("b.jpg", 2)])
+    path.write_bytes(path.read_bytes().replace(b"%\x02\x18\x04path", b"$\x02\x18\x04path"))
+    with pytest.raises(FileError, match="cannot be read as a Parquet file"):
+        opened(tmp_path)
+
+
 @pytest.mark.parametrize("column", ["label", "image"])
 def test_columns_of_a_fixed_length_are_refused(column: str, tmp_path: Path) -> None:
     """A few hundred bytes hold two million rows of a megabyte each, which pyarrow would lay out one by one."""
@@ -242,3 +266,36 @@ def test_a_photo_that_many_rows_share_takes_memory_once(tmp_path: Path) -> None:
     before = pyarrow.total_allocated_bytes()
     assert read_bytes(Cell(tmp_path / "x.parquet", 0, rows - 1)) == photo
     assert pyarrow.total_allocated_bytes() - before < 10 * len(photo)
+
+
+@pytest.mark.parametrize("packed", ["image", "label"])
+def test_what_a_file_says_of_its_pages_is_not_believed(packed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its end said that a row group has ten bytes: 30 KB took 4.6 GB."""
+    long = {"image": [b"x" * 400_000], "label": ["x" * 400_000]}
+    columns = {"image": [b"a"], "label": [1], packed: long[packed]}
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pyarrow.table(columns), path, compression="zstd", use_dictionary=False, write_statistics=False)
+    data, group = path.read_bytes(), parquet.ParquetFile(path).metadata.row_group(0)
+    end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    said = data[end:]
+    for size in {group.total_byte_size, group.column(0 if packed == "image" else 1).total_uncompressed_size}:
+        number = bytes([size << 1 & 127 | 128, size >> 6 & 127 | 128, size >> 13])
+        assert number in said
+        said = said.replace(number, b"\x94\x80\x00")  # 10, in as many bytes
+    path.write_bytes(data[:end] + said)
+    assert parquet.ParquetFile(path).metadata.row_group(0).total_byte_size == 10
+    monkeypatch.setattr(porter.data.parquet, "_SMALL_ROW_GROUP", 300_000)
+    monkeypatch.setattr(porter.data.parquet, "_EXPANSION", 1)
+    monkeypatch.setattr(porter.data.parquet, "_MAX_TEXT", 300_000)
+    message = {"image": "row group 0 has more than 300,000", "label": "bytes of labels and file names"}[packed]
+    with pytest.raises(FileError, match=message):
+        read_bytes(opened(path).photos[0].place)
+
+
+def test_a_page_whose_values_repeat_each_other_is_refused(tmp_path: Path) -> None:
+    """A value of DELTA_BYTE_ARRAY states how much of the one before it it repeats: a megabyte is any number of them."""
+    columns = pyarrow.table({"image": [b"a" * 1000] * 9, "label": [1] * 9})
+    encoding = {"image": "DELTA_BYTE_ARRAY", "label": "PLAIN"}
+    parquet.write_table(columns, tmp_path / "x.parquet", use_dictionary=False, column_encoding=encoding)
+    with pytest.raises(FileError, match="a page has the encoding DELTA_BYTE_ARRAY"):
+        read_bytes(opened(tmp_path).photos[0].place)

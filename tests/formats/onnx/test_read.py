@@ -187,6 +187,7 @@ NUMBERS: dict[str, Any] = {
     **{"around": [2, 1, 0, 3, 0, 1], "eight": [8], "pairs": [-1, 2], "least": [-(1 << 63) + 1]},
     **{"on": True, "endless": [0, 0, 1 << 40, 0, 0, 0, 0, 0], "million": [1, 1, 1 << 20, 1 << 20]},
     **{"axes": [2, 1], "steps": [2, 2], "scales": np.float32([1, 1, 2, 3]), "factors": np.float32([2, 3])},
+    "forty": [*range(40)],
     **{"fewer": np.float32([0.5, 0.75]), "other": [7, 5]},
 }
 
@@ -407,6 +408,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "parts of 0": ("y = Div (x, zero)", "Div"),
     "many places in any order": ("f = Flatten (x) y = Gather <axis=1> (f, squares)", "Gather of 100 places"),
     "a scale of fewer ones than channels": ("y = InstanceNormalization (x, ones3, zeros3)", "numbers for each group"),
+    "numbers of more axes than numpy adds": ("a = Unsqueeze (two2, forty) b = Add (a, a) y = Reshape (x, b)", "Reshape"),
     "cells without end": ("y = Tile (x, million)", "reshape"),
     "channels without end": (
         " ".join(f"v{n} = Concat <axis=1> ({', '.join([f'v{n - 1}' if n else 'x'] * 64)})" for n in range(6)),
@@ -437,9 +439,10 @@ def test_models_that_are_cut_short_are_refused(tmp_path: Path) -> None:
         with pytest.raises(PorterError) as caught:
             read_checkpoint(tmp_path / "model.onnx")
         assert caught.value.next
-    (tmp_path / "model.onnx").write_bytes(whole.replace(b"k3", b"k\xff"))
-    with pytest.raises(FileError, match="is not text"):
-        read_checkpoint(tmp_path / "model.onnx")
+    for text, name in ((SMALL, b"k3"), ("y = LeakyRelu <alpha=0.5> (x)", b"alpha")):
+        (tmp_path / "model.onnx").write_bytes(model(text).SerializeToString().replace(name, name[:-1] + b"\xff"))
+        with pytest.raises(FileError, match="is not text"):
+            read_checkpoint(tmp_path / "model.onnx")
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -509,7 +512,7 @@ def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
         "GroupNormalization with numbers for each group": "y = GroupNormalization <num_groups=2> (x, gamma, beta)",
         "MaxPool output 1": "y, z = MaxPool <kernel_shape=[2, 2]> (x)",
         "Pad of channels by reflect": 'y = Pad <mode="reflect"> (x, all_pads)',
-        "a group_norm that does not fit: 6 groups of one number in 6x1x1": "p = GlobalAveragePool (x) "
+        "a group norm that does not fit: 6 groups of one number in 6x1x1": "p = GlobalAveragePool (x) "
         "y = InstanceNormalization (p, gamma, beta)",
         "BatchNormalization in training mode": "y = BatchNormalization <training_mode=1> (x, gamma, beta, mean, variance)",
         "Resize with keep_aspect_ratio_policy not_larger": 'y = Resize <mode="nearest", nearest_mode="floor", '

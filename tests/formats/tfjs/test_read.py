@@ -153,19 +153,10 @@ def test_modules_of_a_package_are_read_as_text(tmp_path: Path) -> None:
         read_checkpoint(module)
 
 
-def test_damaged_files_are_one_error(tmp_path: Path) -> None:
+def test_shards_that_do_not_hold_what_is_stated_are_one_error(tmp_path: Path) -> None:
     for make in (layers_model, graph_model):
-        file, random = make(tmp_path / "model"), np.random.default_rng(0)
+        file = make(tmp_path / "model")
         data = file.read_bytes()
-        for _ in range(40):
-            broken = bytearray(data[: random.integers(20, len(data))] if random.random() < 0.3 else data)
-            for place in random.integers(20, len(broken), 3):
-                broken[place] = random.integers(0, 256)
-            file.write_bytes(broken)
-            try:
-                read_checkpoint(file)
-            except FileError as error:
-                assert str(file) in str(error)
         for said, changed in (("is not in its folder", b"../shard1of2.bin"), ("is not beside it", b"group2-shard1of2.bin")):
             file.write_bytes(data.replace(b"group1-shard1of2.bin", changed))
             with pytest.raises(FileError, match=said):

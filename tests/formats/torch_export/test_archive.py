@@ -270,7 +270,7 @@ SIZES: dict[str, tuple[Callable[[Any], Any], Any]] = {
 }
 
 
-def test_hostile_guards(tmp_path: Path) -> None:
+def test_hostile_guards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, _ = export(Small().eval(), torch.randn(2, 3, 8, 8), tmp_path, free=True)
     with zipfile.ZipFile(path) as archive:
         members = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
@@ -281,6 +281,9 @@ def test_hostile_guards(tmp_path: Path) -> None:
             continue
         graph = read_checkpoint(changed).graph
         assert graph is not None and graph.size == expected, name
+    monkeypatch.setattr("porter.formats.torch_export.guards._MOST_SHAPES", 15)
+    graph = read_checkpoint(path).graph
+    assert graph is not None and graph.size == (8, 8)
 
 
 @pytest.mark.parametrize("name", ["models/model.json", WEIGHTS])

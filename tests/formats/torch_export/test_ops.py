@@ -223,6 +223,14 @@ def test_an_epsilon_that_is_not_stated_is_that_of_the_type_in_which_the_program_
     assert np.abs(value - theirs[end]).max() <= 1e-12
 
 
+def test_more_windows_than_cells_are_refused_by_name(tmp_path: Path) -> None:
+    """Their number is a program's own, and may be any."""
+    graph = read_checkpoint(
+        export(Ops({"": lambda m, x: F.adaptive_avg_pool2d(x, (60, 7))}), torch.randn(1, 6, *SIZE), tmp_path)[0]
+    ).graph
+    assert graph is not None and "whose windows are of different sizes" in graph.by_name[graph.outputs[0]].op.kind
+
+
 def test_cells_that_torch_does_not_repeat_equally_often_are_refused_by_name(tmp_path: Path) -> None:
     """Torch itself says which: at 41, 47 and 61 its rounding moves the first cell of a copy."""
     factors, image = (2, 3, 13, 40, 41, 42, 47, 61, 63, 64), torch.randn(1, 6, *SIZE)

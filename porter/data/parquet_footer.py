@@ -1,0 +1,176 @@
+"""How many bytes the columns of a Parquet file unpack to: its footer says where they are, and their pages how many bytes they have,
+in Thrift's compact protocol.
+
+pyarrow ends the process where another number of a column, such as a histogram of its levels, is damaged. It takes the memory that
+the pages state, whatever the footer says of them.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_TRUTHS, _BYTE, _WHOLE, _DOUBLE, _BINARY, _LISTS, _MAP, _STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 11, 12
+"""Thrift's types."""
+_ROW_GROUPS, _COLUMNS, _META_DATA, _PATH, _PACKED, _DATA, _DICTIONARY = 4, 1, 3, 3, 7, 9, 11
+"""Fields of parquet.thrift: of the file, a row group, a column in it, and its metadata."""
+_PAGE_UNPACKED, _PAGE_PACKED = 2, 3
+_ENCODINGS = {5: 2, 7: 2, 8: 4}
+"""Of a page's header, the field of its encoding by that of its kind."""
+_PREFIXED = 7
+"""The encoding DELTA_BYTE_ARRAY: a value states how much it repeats of the one before it, which has no bound."""
+_WIDEST = 63
+
+
+class Chunk(NamedTuple):
+    """A column in a row group: its name, such as `image.bytes`, where it begins, and its bytes in the file."""
+
+    name: str
+    start: int
+    size: int
+
+
+def row_groups(path: Path) -> list[list[Chunk]]:
+    """The columns of each row group.
+
+    Raises:
+        ValueError, IndexError, RecursionError: the footer is damaged.
+    """
+    with path.open("rb") as file:
+        file.seek(-8, 2)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(-8 - length, 2)
+        footer = _Compact(file.read(length))
+    found: list[list[Chunk]] = []
+    for _ in footer.within(_ROW_GROUPS):
+        found.append([])
+        for _ in footer.within(_COLUMNS):
+            for number, kind in footer.fields():
+                if number == _META_DATA and kind == _STRUCT:
+                    found[-1].append(footer.column())
+                else:
+                    footer.skip(kind)
+    return found
+
+
+def unpacked_bytes(path: Path, chunks: Iterable[Chunk]) -> int:
+    """The bytes that the pages of some columns state together.
+
+    Raises:
+        ValueError, IndexError, RecursionError: a page is damaged, or of an encoding that says nothing of its size.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return sum(size for chunk in chunks for size in _pages(data, chunk))
+
+
+def _pages(data: mmap.mmap, chunk: Chunk) -> Iterator[int]:
+    """The bytes that each page of a column unpacks to."""
+    header = _Compact(data, chunk.start)
+    while header.at < chunk.start + chunk.size:
+        sizes: dict[int, int] = {}
+        for number, kind in header.fields():
+            if number in (_PAGE_UNPACKED, _PAGE_PACKED) and kind in _WHOLE:
+                sizes[number] = header.whole()
+            elif number in _ENCODINGS and kind == _STRUCT:
+                header.expect_bounded(_ENCODINGS[number])
+            else:
+                header.skip(kind)
+        if len(sizes) < 2 or min(sizes.values()) < 0:
+            raise ValueError("a page does not say how many bytes it has")
+        header.at += sizes[_PAGE_PACKED]
+        yield sizes[_PAGE_UNPACKED]
+
+
+class _Compact:
+    """Thrift's compact protocol, read once from a place on."""
+
+    def __init__(self, data: bytes | mmap.mmap, at: int = 0) -> None:
+        self.data, self.at = data, at
+
+    def byte(self) -> int:
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def varint(self) -> int:
+        found = shift = 0
+        while (byte := self.byte()) > 127 and shift < _WIDEST:
+            found, shift = found | (byte & 127) << shift, shift + 7
+        return found | (byte & 127) << shift
+
+    def whole(self) -> int:
+        found = self.varint()
+        return found >> 1 ^ -(found & 1)
+
+    def text(self) -> str:
+        length = self.varint()
+        self.at += length
+        return self.data[self.at - length : self.at].decode()
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """The number and the type of each field of a struct, whose value is read before the next one is asked for."""
+        number = 0
+        while head := self.byte():
+            number = number + (head >> 4) if head >> 4 else self.whole()
+            yield number, head & 15
+
+    def elements(self) -> Iterator[int]:
+        """The type of each element of a list, as `fields`."""
+        head = self.byte()
+        for _ in range(head >> 4 if head >> 4 < 15 else self.varint()):
+            yield head & 15
+
+    def within(self, wanted: int) -> Iterator[None]:
+        """Stops at each struct in the list that is a field of this struct."""
+        for number, kind in self.fields():
+            if number != wanted or kind not in _LISTS:
+                self.skip(kind)
+                continue
+            for each in self.elements():
+                if each != _STRUCT:
+                    raise ValueError("it lists other things than row groups and columns")
+                yield
+
+    def column(self) -> Chunk:
+        """A column, which begins with its dictionary if it has one."""
+        name, numbers = list[str](), dict[int, int]()
+        for number, kind in self.fields():
+            if number == _PATH and kind in _LISTS:
+                name = [self.text() for _ in self.elements()]
+            elif number in (_PACKED, _DATA, _DICTIONARY) and kind in _WHOLE:
+                numbers[number] = self.whole()
+            else:
+                self.skip(kind)
+        starts = [start for number in (_DATA, _DICTIONARY) if (start := numbers.get(number, 0)) > 0]
+        return Chunk(".".join(name), min(starts, default=0), max(numbers.get(_PACKED, 0), 0))
+
+    def expect_bounded(self, encoding: int) -> None:
+        """Expects that a page says how many bytes it unpacks to."""
+        for number, kind in self.fields():
+            if number == encoding and kind in _WHOLE:
+                if self.whole() == _PREFIXED:
+                    raise ValueError("a page has the encoding DELTA_BYTE_ARRAY, which has no bound")
+            else:
+                self.skip(kind)
+
+    def skip(self, kind: int) -> None:
+        if kind in _WHOLE:
+            self.varint()
+        elif kind in (_BYTE, _DOUBLE, _BINARY):
+            length = {_BYTE: 1, _DOUBLE: 8}.get(kind) or self.varint()
+            self.at += length
+        elif kind in _LISTS:
+            for each in self.elements():
+                self.skip(_BYTE if each in _TRUTHS else each)
+        elif kind == _MAP:
+            size = self.varint()
+            kinds = self.byte() if size else 0
+            for _ in range(size):
+                self.skip(kinds >> 4)
+                self.skip(kinds & 15)
+        elif kind == _STRUCT:
+            for _, each in self.fields():
+                self.skip(each)
+        elif kind not in _TRUTHS:
+            raise ValueError(f"there is no type {kind}")
