@@ -34,11 +34,14 @@ def name_by_position(member: Member, checkpoint: Checkpoint) -> tuple[Checkpoint
         MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not installed.
     """
     zoo, tensors = member.zoo, checkpoint.tensors
-    own_variables = get_implementation(zoo.reference).variables if zoo.reference else None
-    if checkpoint.graph is not None or own_variables is None or not _keeps_order(member.file, checkpoint):
+    if checkpoint.graph is not None or zoo.reference is None or not _keeps_order(member.file, checkpoint):
         return checkpoint, ()
     draft = expand(member)
     if locate(draft, name_layers(member, draft, checkpoint).layers, zoo, checkpoint).found:
+        return checkpoint, ()
+    # It is asked for last: its module takes longer to import than most files to read.
+    own_variables = get_implementation(zoo.reference).variables
+    if own_variables is None:
         return checkpoint, ()
     arrays = _gamma_first(tensors)
     try:
