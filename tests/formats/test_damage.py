@@ -12,8 +12,8 @@ from tests.fuzzing.seeds import SEEDS, seeds_of
 from tests.fuzzing.trial import FIND, OWN, READ, Place, mutant, read, tried
 
 FEWER = {
-    **dict.fromkeys(("caffe", "torch7", "tflite", "tfjs", "keras", "tf_graph", "recipe", "port"), 700),
-    **dict.fromkeys(("torch_export", "saved-model"), 400),
+    **dict.fromkeys(("caffe", "torch7", "keras", "tf_graph", "recipe"), 700),
+    **dict.fromkeys(("tflite", "tfjs", "port", "torch_export", "saved-model"), 300),
     "keras-h5": 150,  # some are read in a process of their own
 }
 """Inputs of the readers that take longest; of the others 2,000 are made."""

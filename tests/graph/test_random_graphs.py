@@ -44,7 +44,7 @@ def test_shapes_signs_and_records_of_every_op(name: str) -> None:
     check(find(few, lambda sample: any(node.op_name == name for node in sample.graph.nodes), settings=one))
 
 
-@settings(max_examples=16, derandomize=True, phases=UNSHRUNK)
+@settings(max_examples=10, derandomize=True, phases=UNSHRUNK)
 @given(samples(least=60, most=60), samples(ops=OF_ARRAYS, least=60, most=60))
 def test_shapes_signs_and_records_of_long_graphs(any_ops: Sample, of_arrays: Sample) -> None:
     check(any_ops)

@@ -19,7 +19,7 @@ SUBJECTS = (
     "recipe:mobilenet_v1_0.25/keras:calibrated:plain:layers:torch:0",
     "recipe:shufflenet_v2_x0_5/torchvision:calibrated:softmax:layers:torch:0",
 )
-EACH = 3
+EACH = 2
 
 
 @cache

@@ -71,6 +71,7 @@ def test_model_py_says_every_op(tmp_path):
     expect_formatted(tmp_path / "model.py")
 
 
+@pytest.mark.full
 def test_exported_at_every_size_and_run_with_channels_last():
     graph = every_op()
     model = built(graph, ANY)
