@@ -87,6 +87,9 @@ def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> 
         for name, array in zip(layer.blobs, blobs, strict=False):
             kernel = name.endswith("/0") and layer.op in _KERNELS
             dense = kernel and layer.op == "InnerProduct"
+            if kernel and (array.ndim < 2 or (dense and math.prod(array.shape[:-2]) != 1)):
+                message = f"blob 0 of layer '{layer.name}' has shape {list(array.shape)}, which is no kernel of {layer.op}"
+                raise FileError(message, where=str(weights), next="name the net that these weights were trained for")
             found[name] = array.reshape(array.shape[-2:]) if dense else array if kernel else array.reshape(-1)
     return found
 

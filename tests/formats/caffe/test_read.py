@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,15 @@ def test_what_divides_the_sums_of_a_norm(factor: float, tmp_path: Path) -> None:
 def test_a_damaged_net_is_one_error(what: str, net: str, said: str, tmp_path: Path) -> None:
     file = write_caffe(tmp_path / "model", net, blobs(NET))
     with pytest.raises(FileError, match=re.escape(said)):
+        read_checkpoint(file)
+
+
+@pytest.mark.parametrize(("layer", "shape"), [("conv1", (1176,)), ("fc", (2, 6, 432))])
+def test_a_kernel_of_other_axes_is_one_error(layer: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    stored = blobs(NET)
+    stored[layer][0] = stored[layer][0].ravel()[: math.prod(shape)].reshape(shape)
+    file = write_caffe(tmp_path / "model", NET.replace("dim: [1, 3, 33, 38]", ""), stored)
+    with pytest.raises(FileError, match=rf"blob 0 of layer '{layer}' has shape \[{shape[0]}.*no kernel of"):
         read_checkpoint(file)
 
 
