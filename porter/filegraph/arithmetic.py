@@ -1,4 +1,4 @@
-"""Sums, products, bounds, norms and matrix products of an op graph, for every format: a format's reader decodes its attributes.
+"""Sums, products, bounds and norms of an op graph, for every format: a format's reader decodes its attributes.
 
 An added vector is the bias of the convolution or dense layer just before, and a trained vector of factors is a scale; other
 constants make affine steps. Numbers broadcast from the last axis, so numbers for each channel are C×1×1 beside a map N×C×H×W.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -36,14 +35,24 @@ _OF_VALUES: Mapping[str, ops.Merge] = {
 
 def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
+    if kind == "Add" and (alone := _beside_zeros(walk, sources)) is not None:
+        return alone
     sources = [*map(walk.unrepeated, sources)]
     if all(map(walk.flow.is_value, sources)):
-        return _of_values(walk, node, kind, sources)
+        return of_values(walk, node, kind, sources)
     if len(sources) != 2:
         return None
     first = walk.flow.is_value(sources[0])
     live, other = sources if first else sources[::-1]
     return combine_constant(walk, node, kind, walk.kept(_narrow(walk, live, other)), other, first)
+
+
+def _beside_zeros(walk: Walk[N], sources: Sequence[Reference]) -> View | None:
+    """The value that zeros of its size, which the file makes as it runs, are added to."""
+    values = [source for source in sources if source not in walk.blank]
+    sizes = walk.sizes(values[0]) if len(values) == 1 < len(sources) else None
+    same = sizes is not None and all(sizes == walk.blank.get(source, sizes) for source in sources)
+    return walk.view(values[0]) if same else None
 
 
 def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
@@ -72,7 +81,7 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
         if biased is not None:
             return walk.views.like(view, biased)
     if not first and kind == "Sub":
-        kind, view = "Add", walk.views.like(view, walk.builder.affine(f"{node.name}:negative", view.value, (-1.0,), (0.0,)))
+        kind, view = "Add", walk.views.like(view, walk.builder.negative(f"{node.name}:negative", view.value))
     elif not first and kind == "Div":
         return lacking
     if view.value.is_map and walk.views.names(view) == walk.views.layout():
@@ -83,7 +92,7 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
     return arrays.like(walk, array, value) if array is not None and value else lacking
 
 
-def _of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
+def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
     sources = _unstretched(walk, sources)
     found = walk.together(sources)
     if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
@@ -160,7 +169,12 @@ def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Refer
 
 def negative(walk: Walk[N], node: N, source: Reference) -> View:
     view = walk.kept(source)
-    return walk.views.like(view, walk.builder.affine(node.name, view.value, (-1.0,), (0.0,)))
+    return walk.views.like(view, walk.builder.negative(node.name, view.value))
+
+
+def absolute(walk: Walk[N], node: N, source: Reference) -> View:
+    view = walk.kept(source)
+    return walk.views.like(view, walk.builder.absolute(node.name, view.value))
 
 
 def ones(walk: Walk[N], node: N, source: Reference) -> View:
@@ -311,88 +325,14 @@ def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[st
 def _vectors(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:
     """The names of stored vectors that have a number for each channel; None where one of them is something else."""
     found = {role: walk.flow.tensor(source) for role, source in tensors.items()}
-    fitting = {role: tensor.name for role, tensor in found.items() if tensor and _is_vector(tensor, view.value.channels)}
+    fitting = {role: tensor.name for role, tensor in found.items() if tensor and is_vector(tensor, view.value.channels)}
     return fitting if len(fitting) == len(tensors) else None
 
 
-def _is_vector(tensor: Tensor, size: int | None) -> bool:
+def is_vector(tensor: Tensor, size: int | None) -> bool:
     return len(tensor.shape) == 1 and size in (None, *tensor.shape)
 
 
 def _each_cell(walk: Walk[N], node: N, view: View, op: Op, tensors: Mapping[str, str]) -> View:
     stored = {role: Stored(name) for role, name in tensors.items()}
     return walk.views.like(view, walk.builder.add(node.name, op, view.value, tensors=stored))
-
-
-def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]) -> Read:
-    """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along its diagonals.
-
-    Args:
-        kernel: 1×1×numbers; the value is N×1×channels.
-        pads: how many zeros stand before the first channel, and after the last one.
-    """
-    view, numbers = walk.view(source), walk.flow.value(kernel)
-    along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
-    if numbers is None or numbers.shape[:2] != (1, 1) or not along:
-        return f"{node.op} over other axes than the channels"
-    channels, (first, last) = view.value.channels or 0, pads
-    units = channels + first + last - numbers.size + 1
-    if min(first, last, units - 1) < 0:
-        return None
-    walk.flow.budget -= 8 * units * (channels + first + last)
-    if walk.flow.budget < 0:
-        return f"{node.op} over {channels} channels"
-    padded = np.zeros((units, channels + first + last))
-    for place, row in enumerate(padded):
-        row[place : place + numbers.size] = numbers.ravel()
-    walk.flow.evaluated[node.name] = padded[:, first : first + channels]
-    return walk.views.like(view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(node.name, "OI")}))
-
-
-@dataclass(frozen=True)
-class Product:
-    """factors[0] * value @ kernel + factors[1] * bias.
-
-    Attributes:
-        axes: of the kernel, as in Stored.
-        bias: a constant of one number, or one for each unit.
-        place: of the features in the value; if it is not the last, the value is transposed before its product.
-    """
-
-    kernel: Reference
-    axes: str
-    bias: Reference | None = None
-    factors: tuple[float, float] = (1.0, 1.0)
-    place: int = -1
-
-
-def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
-    """A product as a dense layer, or over the cells of a map as a 1x1 convolution."""
-    axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
-    tensor = walk.flow.weights(product.kernel)
-    if tensor is None or len(tensor.shape) != 2 or not axes:
-        return None
-    taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
-    view = walk.by_cell(source, place)
-    view = view if place == -1 else view.transposed((1, 0)) or view
-    if view.axes is not None and not walk.views.has_channels(view, -1):
-        view = walk.as_array(f"{node.name}:rows", view) or view
-    if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (None, taken):
-        return f"{node.op} over other axes than the channels"
-    tensors = {"kernel": Stored(tensor.name, axes)}
-    vector = None if bias is None or factors[1] != 1 else walk.flow.weights(bias)
-    if vector is not None and _is_vector(vector, units):
-        tensors["bias"], bias = Stored(vector.name), None
-    value = walk.builder.affine(f"{node.name}:factor", view.value, factors[:1], (0.0,))
-    value = walk.builder.dense(node.name, value, units, tensors)
-    if bias is not None:
-        numbers = walk.flow.value(bias)
-        each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
-        if numbers is None or (each_row and not walk.views.whole):
-            return f"{node.op} with a bias for each image"
-        if each_row or (value.is_array and numbers.size > 1):
-            walk.flow.evaluated[f"{node.name}:bias"] = numbers * factors[1]
-            added = arrays.with_stored(walk, node.name, "Add", value, Tensor(f"{node.name}:bias", numbers.shape))
-            return added and walk.views.like(view, added)
-        value = walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist())
-    return walk.views.like(view, value)

@@ -24,6 +24,8 @@ def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequen
     if len(steps) == 1 and (step := min(steps)) and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place))):
         end = cells[-1] + step
         return moves.cut(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
+    if (shuffled := _shuffled(view, range(len(view.sizes or ()))[place], cells)) is not None:
+        return shuffled
     if not 0 < len(cells) <= _MOST_PARTS:
         return f"{node.op} of {len(places)} places"
     parts = [moves.cut(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
@@ -39,3 +41,15 @@ def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequen
     if not found[0].value.is_array:
         return walk.builder.concat(node.name, *(part.value for part in found))
     return arrays.joined(walk, node, found, arrays.place_in(found[0], place))
+
+
+def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
+    """All cells of an axis, one of each of so many equal groups at a time; None where they have another order."""
+    sizes, count = view.sizes or (), len(cells)
+    each = cells[1] if count > 1 else 0
+    if not 1 < each < count or count % each or [*cells] != [at for first in range(each) for at in range(first, count, each)]:
+        return None
+    apart = view.reshaped([*sizes[:place], count // each, each, *sizes[place + 1 :]])
+    order = [*range(place), place + 1, place, *range(place + 2, len(sizes) + 1)]
+    turned = apart and apart.transposed(order)
+    return turned and turned.reshaped(sizes)

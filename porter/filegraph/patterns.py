@@ -61,16 +61,17 @@ def _norms() -> list[Fused]:
     found = []
     for center, variance, op in [("mean", "variance", _batch_norm), *((mean, variance, _layer_norm) for variance in variances)]:
         total = "Add", variance, "$epsilon"
-        for root in (("Rsqrt", total), ("Reciprocal", ("Sqrt", total))):
+        for root in _inverse_roots(total):
             for factor in (("Mul", root, "gamma"), root):
                 shift = "Mul", center, factor
                 negative = "Mul", ("Neg", center), factor
                 shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
                 found += [Fused(("Add", ("Mul", "x", factor), each), op) for each in shifts]
     for variance in variances:
-        normal = "Div", apart, ("Sqrt", ("Add", variance, "$epsilon"))
-        scaled = "Mul", normal, "gamma"
-        found += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
+        total = "Add", variance, "$epsilon"
+        for normal in (("Div", apart, ("Sqrt", total)), *(("Mul", apart, root) for root in _inverse_roots(total))):
+            scaled = "Mul", normal, "gamma"
+            found += [Fused(pattern, _layer_norm) for pattern in (normal, scaled, ("Add", scaled, "beta"))]
     return [*found, *_norms_by_the_root()]
 
 
@@ -79,10 +80,14 @@ def _norms_by_the_root() -> Iterator[Fused]:
     powers: list[Pattern] = [("Square", "x"), ("Pow", "x", 2), ("Mul", "x", "x")]
     for power in powers:
         total = "Add", ("Mean", power, "#axes"), "$epsilon"
-        factors: list[Pattern] = [("Rsqrt", total), ("Reciprocal", ("Sqrt", total)), ("Pow", total, -0.5)]
+        factors = *_inverse_roots(total), ("Pow", total, -0.5)
         for normal in (("Div", "x", ("Sqrt", total)), *(("Mul", "x", factor) for factor in factors)):
             yield Fused(normal, _rms_norm)
             yield Fused(("Mul", normal, "gamma"), _rms_norm)
+
+
+def _inverse_roots(total: Pattern) -> list[Pattern]:
+    return [("Rsqrt", total), ("Reciprocal", ("Sqrt", total)), ("Div", 1, ("Sqrt", total))]
 
 
 def _batch_norm(found: Found) -> Op:

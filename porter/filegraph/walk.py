@@ -10,6 +10,7 @@ from typing import Generic
 
 import numpy as np
 
+from porter.base.dtypes import is_floating
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
@@ -274,8 +275,8 @@ class Walk(Generic[N]):
         return self.builder.foreign(node.name, kind, *self.values(sources), tensors=tensors, reads=tuple(map(self.tap, sources)))
 
     def _read_tensors(self, node: N) -> dict[str, str]:
-        found = [self.flow.tensor(source) for source in node.inputs]
-        names = [tensor.name for tensor in found if tensor is not None and tensor.shape]
+        found = [tensor for source in node.inputs if (tensor := self.flow.tensor(source)) is not None and tensor.shape]
+        names = [tensor.name for tensor in found if is_floating(self.flow.constants.array(tensor.name))]
         roles = Counter(name.rpartition("/")[2] for name in names)
         return {(role if roles[role := name.rpartition("/")[2]] == 1 else name): name for name in names}
 
@@ -330,7 +331,7 @@ def read_pattern(walk: Walk[N], node: N) -> View | None:
             continue
         tensors: dict[str, Tensor] = {role: found[role] for role in ROLES if role in found}
         view = walk.kept(found["x"])
-        groups = walk.views.normed_groups(view, found["#axes"]) if isinstance(op, LayerNorm) else None
+        groups = walk.views.normed_groups(view, found["#axes"]) if isinstance(op, LayerNorm) and not view.value.is_array else None
         if isinstance(op, LayerNorm) and groups:
             op = GroupNorm(groups, op.epsilon, op.scale, op.center)
         elif tensors or isinstance(op, LayerNorm | RmsNorm):

@@ -10,6 +10,7 @@ from porter.filegraph import arithmetic, array_products
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.einsum import with_matrices
 from porter.filegraph.layouts import View
+from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Elu, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Softplus, Swish, Tanh
@@ -90,8 +91,8 @@ def _affine(node: OnnxNode) -> dict[str, Reference]:
 def read_gemm(walk: Walk, node: OnnxNode) -> Read:
     """Gemm: alpha * x @ kernel + beta * bias."""
     axes, factors = "OI" if node.integer("transB") else "IO", (node.real("alpha", 1.0), node.real("beta", 1.0))
-    product = arithmetic.Product(node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
-    return arithmetic.dense(walk, node, node.inputs[0], product)
+    product = Product(node.inputs[1], axes, node.input(2), factors, 0 if node.integer("transA") else -1)
+    return dense(walk, node, node.inputs[0], product)
 
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
@@ -103,9 +104,9 @@ def read_matrix(walk: Walk, node: OnnxNode) -> Read:
     if held is not None and len(held.shape) == 1:
         kernel = f"{node.name}:kernel"
         walk.flow.evaluated[kernel] = np.asarray(walk.flow.value(node.inputs[1]), np.float64)[:, None]
-        found = arithmetic.dense(walk, node, node.inputs[0], arithmetic.Product((kernel, 0), "IO"))
+        found = dense(walk, node, node.inputs[0], Product((kernel, 0), "IO"))
         return found.without([-1]) if isinstance(found, View) else found
-    return arithmetic.dense(walk, node, node.inputs[0], arithmetic.Product(node.inputs[1], "IO"))
+    return dense(walk, node, node.inputs[0], Product(node.inputs[1], "IO"))
 
 
 def celu(node: OnnxNode) -> Sequence[Op]:

@@ -6,17 +6,18 @@ import math
 from collections.abc import Callable, Mapping
 
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import negative, slopes
+from porter.filegraph.arithmetic import absolute, negative, slopes
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.einsum import einsum
 from porter.filegraph.gathering import gather
 from porter.filegraph.layouts import IMAGE, LARGE, View
+from porter.filegraph.reductions import least
 from porter.filegraph.walk import Read, Reader, by_numbers, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.plain import PLAIN
-from porter.graph import Add, DepthToSpace, LocalResponseNorm, Multiply, Relu
+from porter.graph import DepthToSpace, LocalResponseNorm, Multiply
 from porter.graph.ops import Function
 
 _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceL2": "norm"}
@@ -64,30 +65,11 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
         walk.found[source] = walk.views.like(view, _MADE[node.op](walk.builder, name, view.value))
     if node.op in _FUNCTIONS:
         return moves.reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
-    if node.op != "ReduceMin":
-        return moves.total(walk, node, source, places, keep)
-    most = moves.reduce(walk, node, source, "max", places, keep)
-    return walk.views.like(most, _opposite(walk.builder, f"{node.name}:least", most.value)) if isinstance(most, View) else most
-
-
-def _opposite(builder: Builder, name: str, value: Value) -> Value:
-    return builder.affine(name, value, (-1.0,), (0.0,))
-
-
-def _absolutes(walk: Walk, node: OnnxNode) -> Read:
-    view = walk.kept(node.inputs[0])
-    return walk.views.like(view, _absolute(walk.builder, node.name, view.value))
-
-
-def _absolute(builder: Builder, name: str, value: Value) -> Value:
-    """Of each number, of which one of these two is zero."""
-    below = builder.add(f"{name}:below", Relu(), _opposite(builder, f"{name}:opposite", value))
-    return builder.add(name, Add(), builder.add(f"{name}:above", Relu(), value), below)
+    return least(walk, node, source, places, keep) if node.op == "ReduceMin" else moves.total(walk, node, source, places, keep)
 
 
 _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
-    "ReduceMin": _opposite,
-    "ReduceL1": _absolute,
+    "ReduceL1": lambda builder, name, value: builder.absolute(name, value),
     "ReduceSumSquare": lambda builder, name, value: builder.add(name, Multiply(), value, value),
 }
 """What is made of each number before it is reduced."""
@@ -176,9 +158,9 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: unary(row.read) for kind, row in PLAIN.items()},
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), arithmetic.read_binary),
     **dict.fromkeys(("MaxPool", "AveragePool"), windows.read_pool),
-    **dict.fromkeys((*_FUNCTIONS, *_MADE, "ReduceSum"), _reduce),
+    **dict.fromkeys((*_FUNCTIONS, *_MADE, "ReduceMin", "ReduceSum"), _reduce),
     **dict.fromkeys(("Resize", "Upsample"), windows.read_resize),
-    "Abs": _absolutes,
+    "Abs": lambda walk, node: absolute(walk, node, node.inputs[0]),
     "BatchNormalization": arithmetic.read_batch_norm,
     "Cast": _cast,
     "Celu": unary(arithmetic.celu),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from porter.filegraph.arithmetic import along_channels
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import LARGE, expect_known
 from porter.filegraph.moves import extend, pad, resize
+from porter.filegraph.products import along_channels
 from porter.filegraph.walk import Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Conv, ConvTranspose, Resize

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from porter.filegraph.arithmetic import Product, batch_norm, clip, combine, dense
+from porter.filegraph.arithmetic import batch_norm, clip, combine
 from porter.filegraph.array_products import matmul, softmax
 from porter.filegraph.einsum import einsum
-from porter.filegraph.moves import reduce
+from porter.filegraph.products import Product, dense
+from porter.filegraph.reductions import unit_of
 from porter.filegraph.walk import Read
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
@@ -29,7 +30,8 @@ def kind_of(node: GraphNode) -> str:
 
 
 def read_binary(walk: Walk, node: GraphNode) -> Read:
-    return wrong_layout(node) or combine(walk, node, kind_of(node), node.inputs)
+    unit = unit_of(walk, node) if node.op == "Mul" else None
+    return wrong_layout(node) or (combine(walk, node, kind_of(node), node.inputs) if unit is None else unit)
 
 
 def read_clip(walk: Walk, node: GraphNode) -> Read:
@@ -67,16 +69,6 @@ def read_exponential(walk: Walk, node: GraphNode) -> Read:
     """An Exp, which porter reads as the last op of a softmax over several axes, as Keras writes it."""
     found = walk.flow.match(node, _SOFTMAX)
     return None if found is None else softmax(walk, node, found["x"], found["#axes"])
-
-
-def read_root(walk: Walk, node: GraphNode) -> Read:
-    """A Sqrt, which porter reads as the last op of a norm."""
-    for square in (("Mul", "x", "x"), ("Square", "x")):
-        found = walk.flow.match(node, ("Sqrt", ("Sum", square, "#axes")))
-        if found is not None:
-            total = walk.flow.nodes[node.inputs[0][0]]
-            return reduce(walk, node, found["x"], "norm", found["#axes"], total.flag("keep_dims"))
-    return None
 
 
 def read_einsum(walk: Walk, node: GraphNode) -> Read:

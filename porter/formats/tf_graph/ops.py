@@ -11,6 +11,7 @@ import numpy as np
 from porter.filegraph import arrays, moves
 from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.reductions import root
 from porter.filegraph.tensorflow import sliced, strided
 from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
 from porter.formats.tf_graph import arithmetic, windows
@@ -163,7 +164,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
     "Roll": _roll,
     "Softmax": lambda walk, node: moves.softmax(walk, node, node.inputs[0], -1),
-    "Sqrt": arithmetic.read_root,
+    "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
     "Tile": _tile,

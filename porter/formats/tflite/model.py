@@ -62,15 +62,14 @@ class Unread(ValueError):
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator.
+    """An operator; an activation that the file states inside another one is one of its own.
 
     Attributes:
         name: of its layer, or of its first value; unique.
         op: as the schema has it, such as CONV_2D.
         inputs: the values that it reads, or names of stored tensors; none that are left out.
-        gives: the file's names of what it gives; unique.
+        gives: the file's names of what it gives; unique. None before an activation, which gives the value that has the name.
         options: what it states; None if it states nothing.
-        activation: an operator of one value that follows it, or empty.
     """
 
     name: str
@@ -78,7 +77,6 @@ class Operator:
     inputs: tuple[Reference, ...]
     gives: tuple[str, ...]
     options: Table | None
-    activation: str
 
     def scalar(self, field: int, kind: str, default: Any = 0) -> Any:
         """An option by its place; see porter.formats.tflite.flatbuffer."""
@@ -151,7 +149,10 @@ def read_model(data: bytes) -> Model:
         options = stated.table(4)
         place = _ACTIVATED.get(op)
         activation = _ACTIVATIONS[options.scalar(place, "b")] if options is not None and place is not None else ""
-        operators.append(Operator(name, op, inputs, tuple(names[place] for place in gives), options, activation))
+        if activation:
+            operators.append(Operator(name, op, inputs, (), options))
+            name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
+        operators.append(Operator(name, op, inputs, tuple(names[place] for place in gives), options))
         known |= {given: (name, place) for place, given in enumerate(gives)}
     ends = tuple(known[int(place)] for place in graph.numbers(2, "i4") if int(place) in known)
     sides = _sides(tensors[images[0]]) if images else ()

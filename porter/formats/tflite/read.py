@@ -6,29 +6,29 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import Product, combine, dense, negative, slopes, square
+from porter.filegraph.arithmetic import absolute, combine, negative, slopes, square
 from porter.filegraph.array_products import matmul
-from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Evaluator, Tensor
-from porter.filegraph.file_graph import FileGraph, Stored, completed
-from porter.filegraph.layouts import View
+from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.file_graph import FileGraph, completed
+from porter.filegraph.gathering import gather
 from porter.filegraph.names import expect_values
-from porter.filegraph.tensorflow import MASKS, cut_off, nearest_or_linear, sliced, strided
+from porter.filegraph.products import Product, dense
+from porter.filegraph.reductions import least, over_norm, root, unit_of
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, begin, by_numbers, read_nodes, unary
 from porter.formats.limits import most_bytes
+from porter.formats.tflite import windows
+from porter.formats.tflite.constants import EVALUATORS, KINDS, RESHAPES, index_of, is_cast, kind, stated_numbers
 from porter.formats.tflite.model import IMAGE, Model, Operator, Quantised, Unread, read_model
+from porter.formats.tflite.windows import stored, value_of
 from porter.graph import (
     Clip,
-    Conv,
-    ConvTranspose,
     DepthToSpace,
     Elu,
     Gelu,
@@ -41,10 +41,10 @@ from porter.graph import (
     Sigmoid,
     Tanh,
 )
-from porter.padding import LOWEST, Convention, Size, Window
+from porter.padding import Size
 
-_KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
-_SAME = ("SAME", "VALID")
+_LEAST_NORM = 1e-6
+"""What an L2_NORMALIZATION divides by where the norm is smaller (tensorflow/lite/kernels/l2norm.cc)."""
 _ROUNDED = "8-bit weights are read as the real numbers that they stand for; TensorFlow Lite rounds what meets them to 8 bits, too"
 
 
@@ -86,7 +86,7 @@ def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], s
 
 
 def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
-    given = {name: Operator(name, "given", (), (), None, "") for name in (IMAGE, *model.stored)}
+    given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.stored)}
     nodes = {**given, **{operator.name: operator for operator in model.operators}}
     live, taps = {IMAGE}, dict[tuple[str, int], str]()
     for operator in model.operators:
@@ -94,8 +94,8 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
             live.add(operator.name)
         taps |= {(operator.name, place): name for place, name in enumerate(operator.gives)}
     expect_values(outputs, taps.values())
-    flow = Dataflow(nodes, live, Arrays(model.stored), _kind, _EVALUATORS, _is_cast, _RESHAPES, budget)
-    kernels = (flow.weights(each.inputs[1]) for each in model.operators if each.op in _KERNELS and len(each.inputs) > 1)
+    flow = Dataflow(nodes, live, Arrays(model.stored), kind, EVALUATORS, is_cast, RESHAPES, budget)
+    kernels = (flow.weights(each.inputs[1]) for each in model.operators if each.op in windows.KERNELS and len(each.inputs) > 1)
     channels = model.sides[3] or next((kernel.shape[-1] for kernel in kernels if kernel is not None and kernel.shape), 3)
     walk = begin(flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored)
     walk.tap = taps.get
@@ -105,91 +105,9 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
     return replace(found, evaluated=flow.evaluated, output_names=tuple(taps[end] for end in ends if end in taps))
 
 
-def _kind(operator: Operator) -> str:
-    """An operator as patterns name it: none with an activation is one of several that are a layer."""
-    if operator.op == "MEAN":
-        return "Mean" if operator.scalar(0, "B") else "Mean of fewer axes"
-    return _KINDS.get(operator.op, operator.op) if not operator.activation else f"{operator.op} and {operator.activation}"
-
-
-def _is_cast(operator: Operator) -> bool:
-    return operator.op == "CAST" and operator.scalar(1, "b") == 0
-
-
-def _activated(read: Reader[Operator]) -> Reader[Operator]:
-    """Reads what an operator gives, and its activation behind it."""
-
-    def both(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
-        given = read(walk, node)
-        if not node.activation or not isinstance(given, Value | View):
-            return given
-        view, op = given if isinstance(given, View) else walk.views.of(given), _ACTIVATIONS.get(node.activation)
-        name = f"{node.name}:{node.activation.lower()}"
-        return walk.views.like(view, walk.builder.add(name, op, view.value)) if op else f"{node.op} with {node.activation}"
-
-    return both
-
-
-def _value(walk: Walk[Operator], node: Operator) -> Value:
-    return walk.value(node.inputs[0])
-
-
-def _stored(walk: Walk[Operator], node: Operator, place: int) -> Tensor | None:
-    return walk.flow.weights(node.inputs[place]) if place < len(node.inputs) else None
-
-
-def _held(walk: Walk[Operator], node: Operator, axes: str, bias: int = 2) -> dict[str, Stored] | None:
-    """A kernel of four axes, and a bias if the operator reads one; None where they are not stored."""
-    kernel, vector = _stored(walk, node, 1), _stored(walk, node, bias)
-    if kernel is None or len(kernel.shape) != 4 or (len(node.inputs) > bias and vector is None):
-        return None
-    return {"kernel": Stored(kernel.name, axes), **({"bias": Stored(vector.name)} if vector is not None else {})}
-
-
-def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
-    """`dilations`: where the options have them."""
-    stride, by = (node.scalar(2, "i"), node.scalar(1, "i")), (1, 1)
-    if dilations is not None:
-        by = (node.scalar(dilations + 1, "i", 1), node.scalar(dilations, "i", 1))
-    return Window(sides, stride, by), Convention("valid" if node.scalar(0, "b") else "same")
-
-
-def _conv(walk: Walk[Operator], node: Operator) -> Read:
-    """Kernels are filters×rows×columns×channels/groups, those by channel 1×rows×columns×filters."""
-    by_channel, kernel, value = node.op == "DEPTHWISE_CONV_2D", _stored(walk, node, 1), _value(walk, node)
-    held = _held(walk, node, "IHWO" if by_channel else "OHWI")
-    if held is None or kernel is None or 0 in kernel.shape:
-        return f"{node.op} whose kernel is not stored"
-    filters, channels = kernel.shape[3 if by_channel else 0], value.channels or kernel.shape[3]
-    groups = channels if by_channel else channels // kernel.shape[3]
-    window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
-    return walk.builder.conv(node.name, value, Conv(filters, window, convention, groups), held)
-
-
-def _transposed(walk: Walk[Operator], node: Operator) -> Read:
-    """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
-    wanted, kernel = walk.flow.integers(node.inputs[0]), _stored(walk, node, 1)
-    held, value = _held(walk, node, "IHWO", 3), walk.value(node.inputs[2])
-    known = walk.views.of(value).sizes or ()
-    if held is None or kernel is None or wanted is None or len(wanted) != 4 or len(known) != 4:
-        return f"{node.op} to a size that is not stated"
-    window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
-    pads = cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
-    op = ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held)
-    return walk.builder.add(node.name, op, value, tensors=held)
-
-
-def _pool(walk: Walk[Operator], node: Operator) -> Read:
-    """An average does not count cells outside its map."""
-    largest = node.op == "MAX_POOL_2D"
-    window, convention = _window(node, (node.scalar(4, "i"), node.scalar(3, "i")), None)
-    convention = replace(convention, fill=LOWEST) if largest else convention
-    return walk.builder.pool(node.name, _value(walk, node), "max" if largest else "mean", window, convention)
-
-
 def _dense(walk: Walk[Operator], node: Operator) -> Read:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
-    kernel, source = _stored(walk, node, 1), node.inputs[0]
+    kernel, source = stored(walk, node, 1), node.inputs[0]
     if kernel is None or len(kernel.shape) != 2 or node.scalar(1, "b"):
         return f"{node.op} whose kernel is not stored row by row"
     sizes = walk.sizes(source)
@@ -211,66 +129,62 @@ def _product(walk: Walk[Operator], node: Operator) -> Read:
 
 
 def _binary(walk: Walk[Operator], node: Operator) -> Read:
-    return combine(walk, node, _KINDS[node.op], node.inputs)
+    """Of values; a MUL by ones of sizes is how onnx2tf repeats a value."""
+    for place, (source, _) in enumerate(node.inputs[:2]):
+        filled = walk.flow.nodes[source]
+        if node.op == "MUL" and filled.op == "FILL" and walk.flow.number(filled.inputs[1]) == 1:
+            sizes = walk.flow.integers(filled.inputs[0])
+            return moves.expand(walk, node, node.inputs[1 - place], sizes) if sizes is not None else None
+    unit = unit_of(walk, node) if node.op == "MUL" else None
+    return combine(walk, node, KINDS[node.op], node.inputs) if unit is None else unit
 
 
 def _concat(walk: Walk[Operator], node: Operator) -> Read:
     return moves.concat(walk, node, node.inputs, node.scalar(0, "i"))
 
 
-def _pad(walk: Walk[Operator], node: Operator) -> Read:
-    table, fill = walk.flow.value(node.inputs[1]), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
-    if table is None or fill is None:
-        return None
-    pairs = {place: (before, after) for place, (before, after) in enumerate(table.tolist()) if before or after}
-    if node.op == "MIRROR_PAD":
-        return moves.extend(walk, node, node.inputs[0], pairs, "symmetric" if node.scalar(0, "b") else "reflect")
-    return moves.pad(walk, node, node.inputs[0], pairs, fill)
-
-
 def _reshape(walk: Walk[Operator], node: Operator) -> Read:
-    stated = node.options.numbers(0, "i4").tolist() if node.options is not None else None
-    sizes = walk.flow.integers(node.inputs[1]) if len(node.inputs) > 1 else stated
+    sizes = walk.flow.integers(node.inputs[1]) if len(node.inputs) > 1 else stated_numbers(node)
     return None if sizes is None else moves.reshape(walk, node, node.inputs[0], sizes)
 
 
 def _squeeze(walk: Walk[Operator], node: Operator) -> Read:
-    places = node.options.numbers(0, "i4").tolist() if node.options is not None else []
-    return moves.squeeze(walk, node, node.inputs[0], places or None)
+    return moves.squeeze(walk, node, node.inputs[0], stated_numbers(node) or None)
 
 
 def _reduce(walk: Walk[Operator], node: Operator) -> Read:
     places, keep = walk.flow.integers(node.inputs[1]), bool(node.scalar(0, "B"))
     if not places:
         return None
-    if node.op == "SUM":
-        return moves.total(walk, node, node.inputs[0], places, keep)
+    if node.op in ("SUM", "REDUCE_MIN"):
+        return (moves.total if node.op == "SUM" else least)(walk, node, node.inputs[0], places, keep)
     return moves.reduce(walk, node, node.inputs[0], "mean" if node.op == "MEAN" else "max", places, keep)
-
-
-def _resize(walk: Walk[Operator], node: Operator) -> Read:
-    linear = node.op == "RESIZE_BILINEAR"
-    known, wanted, first = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1]), 2 if linear else 0
-    if wanted is None or known is None or len(known) != 4 or len(wanted) != 2:
-        return None
-    by = [new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True)]
-    op = nearest_or_linear(node.op, linear, by, bool(node.scalar(first + 1, "B")), bool(node.scalar(first, "B")))
-    return op if isinstance(op, str) else moves.resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
-
-
-def _index(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice | int | None, ...]:
-    numbers = [np.asarray(each).ravel().tolist() for each in bounds]
-    if node.op == "SLICE":
-        return tuple(sliced(*numbers))
-    return tuple(strided({name: node.scalar(field, "i") for field, name in enumerate(MASKS)}, rank, *numbers))
 
 
 def _slice(walk: Walk[Operator], node: Operator) -> Read:
     bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.integers(source)) is not None]
-    sizes = walk.sizes(node.inputs[0])
+    sizes, before = walk.sizes(node.inputs[0]), walk.flow.nodes[node.inputs[0][0]]
+    first = walk.sizes(before.inputs[0]) if before.op == "CONCATENATION" and walk.is_value(before.inputs[0]) else None
+    if first and node.op == "SLICE" and bounds == [[0] * len(first), [*first]]:
+        return walk.view(before.inputs[0])  # what stands behind a value is cut off again
     if sizes is None or len(bounds) < len(node.inputs) - 1 or node.scalar(5, "B"):
         return None
-    return moves.take(walk, node, node.inputs[0], _index(node, len(sizes), bounds))
+    return moves.take(walk, node, node.inputs[0], index_of(node, len(sizes), bounds))
+
+
+def _gather(walk: Walk[Operator], node: Operator) -> Read:
+    places, shape = walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
+    if not places or shape is None or len(shape) > 1 or node.scalar(1, "i"):
+        return f"{node.op} of places that the model computes as it runs, or of other ones for each image"
+    axis, place = node.scalar(0, "i"), places[0]
+    if len(places) == 1:
+        return moves.cut(walk, node, node.inputs[0], {axis: slice(place, place + 1 or None) if shape else place})
+    return gather(walk, node, node.inputs[0], range(len(walk.sizes(node.inputs[0]) or ()))[axis], places)
+
+
+def _reverse(walk: Walk[Operator], node: Operator) -> Read:
+    places = walk.flow.integers(node.inputs[1])
+    return moves.cut(walk, node, node.inputs[0], dict.fromkeys(places, slice(None, None, -1))) if places else None
 
 
 def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
@@ -298,7 +212,7 @@ def _softmax(walk: Walk[Operator], node: Operator) -> Read:
 
 def _response_norm(walk: Walk[Operator], node: Operator) -> Read:
     bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
-    return walk.builder.add(node.name, LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias), _value(walk, node))
+    return walk.builder.add(node.name, LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias), value_of(walk, node))
 
 
 def _sizes(walk: Walk[Operator], node: Operator) -> Read:
@@ -306,62 +220,87 @@ def _sizes(walk: Walk[Operator], node: Operator) -> Read:
     return None if sizes is None else np.asarray(sizes, np.int64)
 
 
+def _filled(walk: Walk[Operator], node: Operator) -> Read:
+    """Zeros of sizes, of which some are open."""
+    sizes = walk.flow.integers(node.inputs[0])
+    if sizes is not None and walk.flow.number(node.inputs[1]) == 0:
+        walk.blank[node.name, 0] = tuple(sizes)
+    return None
+
+
+def _zeros(walk: Walk[Operator], node: Operator) -> Read:
+    walk.blank[node.name, 0] = walk.sizes(node.inputs[0]) or ()
+    return None
+
+
+def _largest(walk: Walk[Operator], node: Operator) -> Read:
+    """MAXIMUM of values; of a value's sizes and numbers up to 1, it is the sizes, whatever they are."""
+    first, other = node.inputs
+    numbers = walk.flow.integers(other)
+    if walk.flow.nodes[first[0]].op == "SHAPE" and numbers is not None and max(numbers) <= 1:
+        return walk.flow.computed[first]
+    return _binary(walk, node)
+
+
+def _cells_as_channels(walk: Walk[Operator], node: Operator) -> Read:
+    """The cells of each block as channels, block rows first."""
+    block, view = node.scalar(0, "i"), walk.view(node.inputs[0])
+    images, rows, columns, channels = view.sizes or ()
+    apart = view.reshaped([images, rows // block, block, columns // block, block, channels])
+    turned = apart and apart.transposed((0, 1, 3, 2, 4, 5))
+    return turned and turned.reshaped([images, rows // block, columns // block, channels * block**2])
+
+
 def _cast(walk: Walk[Operator], node: Operator) -> Read:
-    return walk.view(node.inputs[0]) if _is_cast(node) and node.scalar(0, "b") in (0, 3) else None
+    return walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else None
 
 
 _ACTIVATIONS: Mapping[str, Op] = {
     **{"RELU": Relu(), "RELU6": Relu6(), "RELU_N1_TO_1": Clip(-1.0, 1.0), "RELU_0_TO_1": Clip(0.0, 1.0), "TANH": Tanh()},
     **{"LOGISTIC": Sigmoid(), "ELU": Elu(), "HARD_SWISH": HardSwish()},
 }
-_KINDS: Mapping[str, str] = {
-    **{"ADD": "Add", "ADD_N": "Add", "SUB": "Sub", "MUL": "Mul", "DIV": "Div", "MAXIMUM": "Max", "MINIMUM": "Min", "POW": "Pow"},
-    **{"SQUARED_DIFFERENCE": "SquaredDifference", "RSQRT": "Rsqrt", "SQRT": "Sqrt", "SQUARE": "Square", "NEG": "Neg"},
-    **{"FLOOR_DIV": "FloorDiv", "FLOOR_MOD": "FloorMod", "EXP": "Exp"},
-}
-_RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
-_EVALUATORS: Mapping[str, Evaluator] = {
-    "CAST": lambda node, value: value if _is_cast(node) else np.trunc(value).astype(np.int64),
-    "CONCATENATION": lambda node, *values: np.concatenate(values, node.scalar(0, "i")),
-    "EXPAND_DIMS": lambda node, value, axis: np.expand_dims(value, int(axis.item())),
-    "GATHER": lambda node, value, places: value.take(places.reshape(-1)[:64].reshape(places.shape), node.scalar(0, "i")),
-    "PACK": lambda node, *values: np.stack(values, node.scalar(1, "i")),
-    "REDUCE_PROD": lambda node, value, axes: np.prod(value, tuple(axes.ravel().tolist()), keepdims=bool(node.scalar(0, "B"))),
-    "RESHAPE": lambda node, value, sizes: value.reshape(sizes.ravel().tolist()),
-    **dict.fromkeys(("SLICE", "STRIDED_SLICE"), lambda node, value, *bounds: value[_index(node, value.ndim, bounds)]),
-    "SQUEEZE": lambda node, value: np.squeeze(value),
-    "TRANSPOSE": lambda node, value, order: value.transpose(order.ravel().tolist()),
-}
 READERS: Mapping[str, Reader[Operator]] = {
     **{op: always(each) for op, each in _ACTIVATIONS.items()},
-    **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), _activated(_binary)),
-    **dict.fromkeys(("ADD_N", "MAXIMUM", "MINIMUM", "POW"), _binary),
-    **dict.fromkeys(_KERNELS, _activated(_conv)),
-    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), _activated(_pool)),
-    **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _pad),
-    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX"), _reduce),
-    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _resize),
+    **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), _binary),
+    **dict.fromkeys(("ADD_N", "MINIMUM", "POW"), _binary),
+    **dict.fromkeys(windows.KERNELS, windows.read_conv),
+    **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), windows.read_pool),
+    **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), windows.read_pad),
+    **dict.fromkeys(("MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN"), _reduce),
+    **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), windows.read_resize),
     **dict.fromkeys(("SLICE", "STRIDED_SLICE"), _slice),
     **dict.fromkeys(("SPLIT", "SPLIT_V", "UNPACK"), _split),
+    "ABS": lambda walk, node: absolute(walk, node, node.inputs[0]),
     "BATCH_MATMUL": _product,
+    "BATCH_TO_SPACE_ND": windows.read_dilated,
     "BROADCAST_TO": by_numbers(moves.expand),
     "CAST": _cast,
-    "CONCATENATION": _activated(_concat),
-    "DEPTH_TO_SPACE": lambda walk, node: walk.builder.add(node.name, DepthToSpace(node.scalar(0, "i"), "DCR"), _value(walk, node)),
+    "CONCATENATION": _concat,
+    "DEPTH_TO_SPACE": lambda walk, node: walk.builder.add(
+        node.name, DepthToSpace(node.scalar(0, "i"), "DCR"), value_of(walk, node)
+    ),
     "EXPAND_DIMS": by_numbers(moves.unsqueeze),
-    "FULLY_CONNECTED": _activated(_dense),
+    "FILL": _filled,
+    "FULLY_CONNECTED": _dense,
+    "GATHER": _gather,
     "GELU": unary(lambda node: Gelu(bool(node.scalar(0, "B")))),
+    "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.inputs[0], [-1], _LEAST_NORM),
     "LEAKY_RELU": unary(lambda node: LeakyRelu(float(node.scalar(0, "f")))),
     "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
+    "MAXIMUM": _largest,
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PACK": _pack,
     "PRELU": lambda walk, node: slopes(walk, node, node.inputs[0], node.inputs[1]),
     "RESHAPE": _reshape,
+    "REVERSE_V2": _reverse,
     "SHAPE": _sizes,
     "SOFTMAX": _softmax,
+    "SPACE_TO_DEPTH": _cells_as_channels,
+    "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
     "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),
     "SQUEEZE": _squeeze,
     "TILE": by_numbers(moves.repeat),
     "TRANSPOSE": by_numbers(moves.transpose),
-    "TRANSPOSE_CONV": _activated(_transposed),
+    "TRANSPOSE_CONV": windows.read_transposed,
+    "ZEROS_LIKE": _zeros,
 }

@@ -25,17 +25,16 @@ def program(definition: bytes) -> Program:
         whole = {place: model.stored[name] for place, (name, _) in enumerate(operator.inputs) if name in model.stored}
         whole = {place: array for place, array in whole.items() if array.dtype.kind in "iub"}
         reads = ("" if place in whole else gives.get(source, source[0]) for place, source in enumerate(operator.inputs))
-        steps.append(Step(operator.op, tuple(reads), operator.gives, {"operator": operator, "whole": whole}))
+        steps.append(Step(operator.op, tuple(reads), operator.gives or (operator.name,), {"operator": operator, "whole": whole}))
     return Program(IMAGE, tuple(steps), {op: _filled(row) for op, row in _ROWS.items()}, channels_last=True, single=True)
 
 
 def _filled(row: Callable[..., Any]) -> Row:
-    """A row that is given its operator and all its inputs, and whose activation follows it."""
+    """A row that is given its operator and all its inputs."""
 
     def run(attributes: Mapping[str, Any], *inputs: Any) -> Any:
         operator: Operator = attributes["operator"]
-        found = row(operator, *(attributes["whole"].get(place, value) for place, value in enumerate(inputs)))
-        return _ACTIVATIONS[operator.activation](found) if operator.activation else found
+        return row(operator, *(attributes["whole"].get(place, value) for place, value in enumerate(inputs)))
 
     return run
 
@@ -157,6 +156,26 @@ def _spread(operator: Operator, x: Numbers) -> Any:
     return parts.reshape(images, rows * side, columns * side, -1)
 
 
+def _gathered(operator: Operator, x: Numbers) -> Any:
+    """The cells of blocks as channels, block rows first."""
+    side, (images, rows, columns, channels) = operator.scalar(0, "i"), x.shape
+    parts = x.reshape(images, rows // side, side, columns // side, side, channels).transpose(0, 1, 3, 2, 4, 5)
+    return parts.reshape(images, rows // side, columns // side, -1)
+
+
+def _apart(operator: Operator, x: Numbers, block: Any, pads: Any) -> Any:
+    """Cells that are a block apart as images, block rows first."""
+    (down, across), (images, rows, columns, channels) = _counts(block), (wide := pad(x, [(0, 0), *pads.tolist(), (0, 0)])).shape
+    cells = wide.reshape(images, rows // down, down, columns // across, across, channels).transpose(2, 4, 0, 1, 3, 5)
+    return cells.reshape(images * down * across, rows // down, columns // across, channels)
+
+
+def _together(operator: Operator, x: Numbers, block: Any, crops: Any) -> Any:
+    (down, across), (images, rows, columns, channels) = _counts(block), x.shape
+    cells = x.reshape(down, across, images // (down * across), rows, columns, channels).transpose(2, 3, 0, 4, 1, 5)
+    return pad(cells.reshape(-1, rows * down, columns * across, channels), [(0, 0), *(-crops).tolist(), (0, 0)])
+
+
 def _response(operator: Operator, x: Numbers) -> Any:
     size, (bias, alpha, beta) = 2 * operator.scalar(0, "i") + 1, (operator.scalar(field, "f") for field in (1, 2, 3))
     return channels_last(values.response_norm)(x, size, alpha * size, beta, bias)
@@ -166,27 +185,25 @@ def _each(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda operator, *inputs: function(*inputs)
 
 
-_ACTIVATIONS: Mapping[str, Callable[[Numbers], Any]] = {
-    "RELU": values.relu,
-    "RELU6": lambda x: values.relu(x, 6.0),
-    "RELU_N1_TO_1": lambda x: np.clip(x, -1, 1),
-    "RELU_0_TO_1": lambda x: np.clip(x, 0, 1),
-    "TANH": np.tanh,
-    "LOGISTIC": values.sigmoid,
-    "ELU": values.elu,
-    "HARD_SWISH": values.hard_swish,
+_OF_NUMBERS: Mapping[str, Callable[..., Any]] = {
+    **{"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "MAXIMUM": np.maximum, "MINIMUM": np.minimum, "POW": np.power},
+    **{"DIV": lambda x, other: np.trunc(x / other).astype(np.int64) if np.asarray(x).dtype.kind == "i" else x / other},
+    **{"FLOOR_DIV": np.floor_divide, "FLOOR_MOD": np.mod, "EQUAL": np.equal, "LESS": np.less, "GREATER": np.greater},
+    **{"SELECT": np.where, "SELECT_V2": np.where, "SQUARED_DIFFERENCE": lambda x, other: np.square(x - other)},
+    **{"ABS": np.abs, "CEIL": np.ceil, "FLOOR": np.floor, "NEG": np.negative, "SQUARE": np.square, "ZEROS_LIKE": np.zeros_like},
+    **{"EXP": np.exp, "LOG": np.log, "SQRT": np.sqrt, "RSQRT": lambda x: 1 / np.sqrt(x), "TANH": np.tanh},
+    **{"RELU": values.relu, "RELU6": lambda x: values.relu(x, 6.0), "RELU_0_TO_1": lambda x: np.clip(x, 0, 1)},
+    **{"RELU_N1_TO_1": lambda x: np.clip(x, -1, 1), "LOGISTIC": values.sigmoid, "ELU": values.elu, "HARD_SWISH": values.hard_swish},
 }
+"""Functions of each number."""
 _ROWS: Mapping[str, Callable[..., Any]] = {
-    **{op: _each(function) for op, function in _ACTIVATIONS.items()},
-    **{op: _each(function) for op, function in {"ADD": np.add, "SUB": np.subtract, "MUL": np.multiply, "DIV": np.divide}.items()},
-    **{"MAXIMUM": _each(np.maximum), "MINIMUM": _each(np.minimum), "POW": _each(np.power), "NEG": _each(np.negative)},
-    **{"SQUARE": _each(np.square), "SQRT": _each(np.sqrt), "EXP": _each(np.exp), "RSQRT": _each(lambda x: 1 / np.sqrt(x))},
-    "SQUARED_DIFFERENCE": _each(lambda x, other: np.square(x - other)),
+    **{op: _each(function) for op, function in _OF_NUMBERS.items()},
     "ADD_N": _each(lambda *several: sum(several[1:], several[0])),
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), _pooled),
     **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), _padded),
     **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), _resized),
     "BATCH_MATMUL": _matrices,
+    "BATCH_TO_SPACE_ND": _together,
     "BROADCAST_TO": _each(lambda x, sizes: np.broadcast_to(x, _counts(sizes))),
     "CAST": lambda operator, x: x if operator.scalar(1, "b") == 0 else np.trunc(x).astype(np.int64),
     "CONCATENATION": lambda operator, *several: np.concatenate(several, operator.scalar(0, "i")),
@@ -194,20 +211,27 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "DEPTHWISE_CONV_2D": _by_channel,
     "DEPTH_TO_SPACE": _spread,
     "EXPAND_DIMS": _each(lambda x, axis: np.expand_dims(x, _counts(axis)[0])),
+    "FILL": _each(lambda sizes, number: np.full(_counts(sizes), number)),
     "FULLY_CONNECTED": _product,
     "GATHER": lambda operator, x, places: np.take(x, np.asarray(places), operator.scalar(0, "i")),
     "GELU": lambda operator, x: values.gelu(x, bool(operator.scalar(0, "B"))),
+    "L2_NORMALIZATION": _each(lambda x: x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-6)),
     "LEAKY_RELU": lambda operator, x: values.relu(x, slope=operator.scalar(0, "f")),
     "LOCAL_RESPONSE_NORMALIZATION": _response,
     "MEAN": _reduced(np.mean),
     "PACK": lambda operator, *several: np.stack(several, operator.scalar(1, "i")),
     "PRELU": _each(lambda x, slope: values.relu(x, math.inf, slope)),
+    "RANGE": _each(lambda start, limit, step: np.arange(start.item(), limit.item(), step.item())),
     "REDUCE_MAX": _reduced(np.max),
+    "REDUCE_MIN": _reduced(np.min),
     "REDUCE_PROD": _reduced(np.prod),
     "RESHAPE": _reshaped,
+    "REVERSE_V2": _each(lambda x, axes: np.flip(x, tuple(_counts(axes)))),
     "SHAPE": _each(lambda x: np.asarray(x.shape)),
     "SLICE": _sliced,
     "SOFTMAX": lambda operator, x: values.softmax(operator.scalar(0, "f", 1.0) * x, -1),
+    "SPACE_TO_BATCH_ND": _apart,
+    "SPACE_TO_DEPTH": _gathered,
     "SPLIT": lambda operator, axis, x: tuple(np.split(x, len(operator.gives), _counts(axis)[0])),
     "SPLIT_V": _parted,
     "SQUEEZE": _squeezed,

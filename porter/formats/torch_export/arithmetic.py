@@ -11,6 +11,7 @@ from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.einsum import with_matrices
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
+from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
@@ -147,8 +148,8 @@ def _given(node: AtenNode, **roles: str) -> dict[str, Reference]:
 
 
 def read_linear(walk: Walk, node: AtenNode) -> Read:
-    product = arithmetic.Product(node.arguments["weight"], "OI", node.arguments.get("bias"))
-    return arithmetic.dense(walk, node, node.arguments["input"], product)
+    product = Product(node.arguments["weight"], "OI", node.arguments.get("bias"))
+    return dense(walk, node, node.arguments["input"], product)
 
 
 def read_product(walk: Walk, node: AtenNode) -> Read:
@@ -161,7 +162,7 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
         source, kernel = node.inputs
         if walk.flow.is_value(source) and walk.flow.is_value(kernel):
             return array_products.matmul(walk, node, node.inputs)
-    found = arithmetic.dense(walk, node, source, arithmetic.Product(*_matrix(walk, kernel), bias, factors))
+    found = dense(walk, node, source, Product(*_matrix(walk, kernel), bias, factors))
     held = walk.flow.weights(kernel) if found is None and bias is None else None
     return found if held is None or len(held.shape) < 3 else with_matrices(walk, node, source, held)
 

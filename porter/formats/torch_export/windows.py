@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from porter.filegraph import arrays
-from porter.filegraph.arithmetic import along_channels
 from porter.filegraph.dataflow import Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import expect_known
+from porter.filegraph.products import along_channels
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers

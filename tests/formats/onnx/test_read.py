@@ -89,6 +89,9 @@ CASES = {
     "norm of the channels in parts of tf2onnx": "m = ReduceMean <axes=[1]> (x) n = Neg (m) d = Sub (x, m) p = Mul (d, d) "
     "v = ReduceMean <axes=[1]> (p) e = Add (v, half) r = Sqrt (e) i = Reciprocal (r) g = Mul (i, along) a = Mul (x, g) "
     "b = Mul (n, g) y = Add (a, b)",
+    "norm of the channels over a quotient": "t = Transpose <perm=[0, 2, 3, 1]> (x) m = ReduceMean <axes=[3]> (t) d = Sub (t, m) "
+    "p = Mul (d, d) v = ReduceMean <axes=[3]> (p) e = Add (v, half) r = Sqrt (e) i = Div (unit, r) n = Mul (d, i) "
+    "g = Mul (n, gamma) b = Add (g, beta) y = Transpose <perm=[0, 3, 1, 2]> (b)",
     "norms by the root": "p = Pow (x, two) m = ReduceMean <axes=[1]> (p) e = Add (m, half) r = Sqrt (e) d = Div (x, r) "
     "s = Mul (d, d) v = ReduceMean <axes=[1]> (s) a = Add (v, half) q = Sqrt (a) i = Reciprocal (q) n = Mul (d, i) "
     "y = Mul (n, along)",

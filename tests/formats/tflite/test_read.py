@@ -14,6 +14,7 @@ from porter.base.errors import FileError, UsageError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.tensorflow import import_tensorflow
+from porter.formats.tflite.model import read_model
 from porter.frameworks.numpy.engine import build_file
 from porter.graph import Softmax
 from tests.random_models import keras_model, keras_model_of_any_size
@@ -133,6 +134,61 @@ def test_a_model_of_any_size(tmp_path: Path) -> None:
     file = tmp_path / "model.tflite"
     file.write_bytes(converted(network((None, None))))
     assert read_checkpoint(file).carried.size == (None, None) and compared(file, (19, 26)) > 15
+
+
+def test_rarer_operators(tmp_path: Path) -> None:
+    """Those that porter says by others, and those that it folds."""
+    random, file = np.random.default_rng(0), tmp_path / "model.tflite"
+    kernel, dilated = (tf.constant(random.normal(0, 0.4, (3, 3, taken, 8)), tf.float32) for taken in (3, 8))
+
+    def compute(image: Any) -> list[Any]:
+        x = tf.abs(tf.nn.conv2d(image, kernel, 1, "SAME"))
+        apart = tf.space_to_batch(x, [2, 2], [[2, 3], [2, 2]])
+        x = tf.batch_to_space(tf.nn.conv2d(apart, dilated, 1, "VALID"), [2, 2], [[0, 1], [0, 0]])
+        x = tf.nn.space_to_depth(x[:, :16], 2)
+        x = tf.math.l2_normalize(
+            tf.gather(x, [*range(0, 32, 4), *range(1, 32, 4), *range(2, 32, 4), *range(3, 32, 4)], axis=-1), -1
+        )
+        ends = [tf.reduce_min(x, [1, 2]), tf.gather(x, [5, 1, 2], axis=-1), tf.gather(x, 3, axis=2), tf.norm(x, axis=-1)]
+        ends += [tf.math.l2_normalize(tf.reverse(x, [-1]), [1, 2])]
+        return [tf.identity(end, f"end{place}") for place, end in enumerate(ends)]
+
+    file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, *SIZE, 3), tf.float32)])))
+    written = {operator.op for operator in read_model(file.read_bytes()).operators}
+    assert {"ABS", "GATHER", "L2_NORMALIZATION", "REDUCE_MIN", "REVERSE_V2", "RSQRT", "SPACE_TO_DEPTH", "SQRT"} <= written
+    assert "BATCH_TO_SPACE_ND" in written and compared(file) > 10
+
+
+def test_what_onnx2tf_writes_around_an_open_batch(tmp_path: Path) -> None:
+    """Sizes that are compared with zero, zeros behind a batch and on a map, ones that a token is repeated by, and pads of float32's
+    lowest number.
+    """
+    random, file = np.random.default_rng(0), tmp_path / "model.tflite"
+    kernel, token = (tf.constant(random.normal(0, 0.4, shape), tf.float32) for shape in ((3, 3, 3, 8), (1, 1, 8)))
+    gamma, beta = (tf.constant(random.uniform(0.5, 1, 8), tf.float32) for _ in range(2))
+
+    def compute(image: Any) -> list[Any]:
+        sizes, least = tf.shape(image), tf.constant([1, 0, 0, 0])
+        behind = tf.concat([image, tf.fill(sizes * [0, 1, 1, 1] + least, 0.0)], 0)
+        ahead = tf.reshape(tf.slice(behind, [0, 0, 0, 0], tf.maximum(sizes, least)), (-1, *SIZE, 3))
+        wide = tf.pad(ahead, [[0, 0], [1, 1], [2, 1], [0, 0]])
+        x = tf.nn.conv2d(wide + tf.fill(sizes + tf.constant([0, 2, 3, 0]), 0.0), kernel, 1, "VALID")
+        lowest = float(np.finfo(np.float32).min)
+        pooled = tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 0], [0, 0]], constant_values=lowest), 3, 2, "VALID")
+        images = sizes[:1]
+        rows = tf.where(tf.equal(images, 0), tf.constant([3]), images)
+        tokens = tf.reshape(pooled, tf.concat([rows, tf.constant([-1, 8])], 0))
+        apart = tokens - tf.reduce_mean(tokens, -1, keepdims=True)
+        normal = apart * tf.math.rsqrt(tf.reduce_mean(apart * apart, -1, keepdims=True) + 1e-5) * gamma + beta
+        tokens = tf.concat([token * tf.fill(tf.concat([images, [1, 1]], 0), 1.0), normal], 1)
+        return [tf.identity(end, f"end{place}") for place, end in enumerate((pooled, tf.nn.softmax(tokens)))]
+
+    file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, *SIZE, 3), tf.float32)])))
+    written = {operator.op for operator in read_model(file.read_bytes()).operators}
+    assert {"FILL", "EQUAL", "MAXIMUM", "PADV2"} <= written and written & {"SELECT", "SELECT_V2"}
+    assert compared(file) >= 5
+    made = porter.convert(file, destination="torch", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok
 
 
 def test_a_scalar_of_the_size_is_stored_with_a_shape_of_no_numbers(tmp_path: Path) -> None:

@@ -1,0 +1,86 @@
+"""What numpy computes from the constants of a TensorFlow Lite model, and from sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from porter.filegraph.dataflow import MOST_OF_SIZES, Evaluator, Numbers
+from porter.filegraph.tensorflow import MASKS, sliced, strided
+from porter.formats.tflite.model import Operator
+
+KINDS: Mapping[str, str] = {
+    **{"ADD": "Add", "ADD_N": "Add", "SUB": "Sub", "MUL": "Mul", "DIV": "Div", "MAXIMUM": "Max", "MINIMUM": "Min", "POW": "Pow"},
+    **{"SQUARED_DIFFERENCE": "SquaredDifference", "RSQRT": "Rsqrt", "SQRT": "Sqrt", "SQUARE": "Square", "NEG": "Neg"},
+    **{
+        "FLOOR_DIV": "FloorDiv",
+        "FLOOR_MOD": "FloorMod",
+        "EXP": "Exp",
+        "ABS": "Abs",
+        "LOG": "Log",
+        "CEIL": "Ceil",
+        "FLOOR": "Floor",
+    },
+    **{"EQUAL": "Equal", "LESS": "Less", "GREATER": "Greater", "SELECT": "Where", "SELECT_V2": "Where", "RELU": "Relu"},
+    **{"SUM": "Sum", "LOGISTIC": "Sigmoid", "TANH": "Tanh", "RELU6": "Relu6"},
+}
+RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
+
+
+def kind(operator: Operator) -> str:
+    """An operator as patterns name it."""
+    if operator.op == "MEAN":
+        return "Mean" if operator.scalar(0, "B") else "Mean of fewer axes"
+    return KINDS.get(operator.op, operator.op)
+
+
+def is_cast(operator: Operator) -> bool:
+    return operator.op == "CAST" and operator.scalar(1, "b") == 0
+
+
+def index_of(node: Operator, rank: int, bounds: Sequence[Any]) -> tuple[slice | int | None, ...]:
+    numbers = [np.asarray(each).ravel().tolist() for each in bounds]
+    if node.op == "SLICE":
+        return tuple(sliced(*numbers))
+    return tuple(strided({name: node.scalar(field, "i") for field, name in enumerate(MASKS)}, rank, *numbers))
+
+
+def stated_numbers(node: Operator) -> list[int]:
+    """The sizes of a RESHAPE, or the places of a SQUEEZE."""
+    return node.options.numbers(0, "i4").tolist() if node.options is not None else []
+
+
+def _full(node: Operator, sizes: Numbers, number: Numbers) -> Numbers:
+    if math.prod(sizes.ravel().tolist()) > MOST_OF_SIZES:
+        raise ValueError("more numbers than a model states")
+    return np.full(sizes.ravel().tolist(), number)
+
+
+def _range(node: Operator, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
+    numbers = [start.item(), limit.item(), step.item()]
+    if not numbers[2] or (numbers[1] - numbers[0]) / numbers[2] > MOST_OF_SIZES:
+        raise ValueError("a range of more numbers than a model states")
+    return np.arange(*numbers)
+
+
+EVALUATORS: Mapping[str, Evaluator] = {
+    "CAST": lambda node, value: value if is_cast(node) else np.trunc(value).astype(np.int64),
+    "CONCATENATION": lambda node, *values: np.concatenate(values, node.scalar(0, "i")),
+    "EXPAND_DIMS": lambda node, value, axis: np.expand_dims(value, int(axis.item())),
+    "FILL": _full,
+    "GATHER": lambda node, value, places: value.take(places.reshape(-1)[:64].reshape(places.shape), node.scalar(0, "i")),
+    "PACK": lambda node, *values: np.stack(values, node.scalar(1, "i")),
+    "RANGE": _range,
+    "RELU": lambda node, value: np.maximum(value, 0),
+    "REVERSE_V2": lambda node, value, axes: np.flip(value, axes.ravel().tolist()),
+    "REDUCE_PROD": lambda node, value, axes: np.prod(value, tuple(axes.ravel().tolist()), keepdims=bool(node.scalar(0, "B"))),
+    "RESHAPE": lambda node, value, sizes=None: value.reshape(stated_numbers(node) if sizes is None else sizes.ravel().tolist()),
+    "SHAPE": lambda node, value: np.asarray(value.shape),
+    "SPLIT": lambda node, axis, value: np.split(value, len(node.gives), int(axis.item())),
+    **dict.fromkeys(("SLICE", "STRIDED_SLICE"), lambda node, value, *bounds: value[index_of(node, value.ndim, bounds)]),
+    "SQUEEZE": lambda node, value: np.squeeze(value, tuple(stated_numbers(node)) or None),
+    "TRANSPOSE": lambda node, value, order: value.transpose(order.ravel().tolist()),
+}

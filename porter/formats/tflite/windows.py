@@ -1,0 +1,141 @@
+"""TensorFlow Lite's convolutions, pools, pads and resizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from porter.filegraph import moves
+from porter.filegraph.builder import LARGEST_FLOAT32, Value
+from porter.filegraph.dataflow import Reference, Tensor
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.layouts import View
+from porter.filegraph.tensorflow import cut_off, nearest_or_linear
+from porter.filegraph.walk import NoOp, Read, Walk
+from porter.formats.tflite.model import Operator
+from porter.graph import Conv, ConvTranspose
+from porter.padding import LOWEST, Convention, Pads, Window
+
+KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
+_SAME = ("SAME", "VALID")
+
+
+def value_of(walk: Walk[Operator], node: Operator) -> Value:
+    return walk.value(node.inputs[0])
+
+
+def stored(walk: Walk[Operator], node: Operator, place: int) -> Tensor | None:
+    return walk.flow.weights(node.inputs[place]) if place < len(node.inputs) else None
+
+
+def _held(walk: Walk[Operator], node: Operator, axes: str, bias: int = 2) -> dict[str, Stored] | None:
+    """A kernel of four axes, and a bias if the operator reads one; None where they are not stored."""
+    kernel, vector = stored(walk, node, 1), stored(walk, node, bias)
+    if kernel is None or len(kernel.shape) != 4 or (len(node.inputs) > bias and vector is None):
+        return None
+    return {"kernel": Stored(kernel.name, axes), **({"bias": Stored(vector.name)} if vector is not None else {})}
+
+
+def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tuple[Window, Convention]:
+    """`dilations`: where the options have them."""
+    stride, by = (node.scalar(2, "i"), node.scalar(1, "i")), (1, 1)
+    if dilations is not None:
+        by = (node.scalar(dilations + 1, "i", 1), node.scalar(dilations, "i", 1))
+    return Window(sides, stride, by), Convention("valid" if node.scalar(0, "b") else "same")
+
+
+def read_conv(walk: Walk[Operator], node: Operator, around: Dilated | None = None) -> Read:
+    """Kernels are filters×rows×columns×channels/groups, those by channel 1×rows×columns×filters.
+
+    Args:
+        around: how it is dilated by what stands around it.
+    """
+    by_channel, kernel = node.op == "DEPTHWISE_CONV_2D", stored(walk, node, 1)
+    value = value_of(walk, node) if around is None else walk.value(around.source)
+    held = _held(walk, node, "IHWO" if by_channel else "OHWI")
+    if held is None or kernel is None or 0 in kernel.shape:
+        return f"{node.op} whose kernel is not stored"
+    filters, channels = kernel.shape[3 if by_channel else 0], value.channels or kernel.shape[3]
+    groups = channels if by_channel else channels // kernel.shape[3]
+    window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
+    if around is not None:
+        window, convention = replace(window, dilation=around.dilation), Convention.stated(around.pads)
+    return walk.builder.conv(node.name, value, Conv(filters, window, convention, groups), held)
+
+
+@dataclass(frozen=True)
+class Dilated:
+    """What a convolution reads whose map was taken apart into cells that are `dilation` apart: the map, and its pads."""
+
+    source: Reference
+    dilation: tuple[int, int]
+    pads: Pads
+
+
+def read_dilated(walk: Walk[Operator], node: Operator) -> Read:
+    """BATCH_TO_SPACE_ND, which porter reads as the end of a dilated convolution."""
+    conv = walk.flow.nodes[node.inputs[0][0]]
+    apart = walk.flow.nodes[conv.inputs[0][0]] if conv.op in KERNELS else conv
+    if apart.op != "SPACE_TO_BATCH_ND":
+        return f"{node.op} behind something else than a convolution"
+    block, pads, again, crops = (walk.flow.integers(each) for each in (*apart.inputs[1:3], *node.inputs[1:3]))
+    if block is None or pads is None or crops is None or block != again or len(block) != 2 or conv.scalar(0, "b") != 1:
+        return f"{node.op} by numbers that the model computes as it runs"
+    if (conv.scalar(2, "i"), conv.scalar(1, "i")) != (1, 1):
+        return f"{node.op} behind a convolution with a stride"
+    top, bottom, left, right = (pad - crop for pad, crop in zip(pads, crops, strict=True))
+    return read_conv(
+        walk, replace(conv, name=node.name), Dilated(apart.inputs[0], (block[0], block[1]), (top, bottom, left, right))
+    )
+
+
+def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
+    """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
+    wanted, kernel = walk.flow.integers(node.inputs[0]), stored(walk, node, 1)
+    held, value = _held(walk, node, "IHWO", 3), walk.value(node.inputs[2])
+    known = walk.views.of(value).sizes or ()
+    if held is None or kernel is None or wanted is None or len(wanted) != 4 or len(known) != 4:
+        return f"{node.op} to a size that is not stated"
+    window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
+    pads = cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
+    op = ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held)
+    return walk.builder.add(node.name, op, value, tensors=held)
+
+
+def read_pool(walk: Walk[Operator], node: Operator) -> Read:
+    """An average does not count cells outside its map. For a largest number, pads of float32's lowest are pads of -inf."""
+    largest, before = node.op == "MAX_POOL_2D", walk.flow.nodes[node.inputs[0][0]]
+    window, convention = _window(node, (node.scalar(4, "i"), node.scalar(3, "i")), None)
+    convention = replace(convention, fill=LOWEST) if largest else convention
+    value = None
+    if largest and before.op == "PADV2" and walk.flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
+        padded = moves.pad(walk, replace(node, name=f"{node.name}:pad"), before.inputs[0], _pads(walk, before), LOWEST)
+        value = padded.value if isinstance(padded, View) else None
+    return walk.builder.pool(node.name, value or value_of(walk, node), "max" if largest else "mean", window, convention)
+
+
+def _pads(walk: Walk[Operator], node: Operator) -> Mapping[int, tuple[int, int]]:
+    """Cells before and after, by axis."""
+    table = walk.flow.value(node.inputs[1])
+    if table is None:
+        raise NoOp(f"{node.op} by numbers that the model computes as it runs")
+    return {place: (before, after) for place, (before, after) in enumerate(table.tolist()) if before or after}
+
+
+def read_pad(walk: Walk[Operator], node: Operator) -> Read:
+    pairs, fill = _pads(walk, node), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
+    if fill is None:
+        return None
+    if node.op == "MIRROR_PAD":
+        return moves.extend(walk, node, node.inputs[0], pairs, "symmetric" if node.scalar(0, "b") else "reflect")
+    return moves.pad(walk, node, node.inputs[0], pairs, fill)
+
+
+def read_resize(walk: Walk[Operator], node: Operator) -> Read:
+    linear = node.op == "RESIZE_BILINEAR"
+    known, wanted, first = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1]), 2 if linear else 0
+    if wanted is None or known is None or len(known) != 4 or len(wanted) != 2:
+        return None
+    by = [new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True)]
+    op = nearest_or_linear(node.op, linear, by, bool(node.scalar(first + 1, "B")), bool(node.scalar(first, "B")))
+    return op if isinstance(op, str) else moves.resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
