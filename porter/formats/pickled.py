@@ -98,10 +98,10 @@ def unpickle(data: bytes | mmap.mmap, vocabulary: Vocabulary, where: str, at: in
     raise machine.refusal("this pickle asks for more memory than tensors need")
 
 
-def mapping(items: Iterable[tuple[object, object]] = ()) -> dict[object, object]:
-    """A dictionary of pairs, as Python 2 pickles an OrderedDict."""
+def mapping(items: dict[object, object] | Iterable[tuple[object, object]] = ()) -> dict[object, object]:
+    """A dictionary of pairs, as Python 2 pickles an OrderedDict, or of another dictionary, as Python pickles a Counter."""
     found: dict[object, object] = {}
-    for key, value in items:
+    for key, value in items.items() if isinstance(items, dict) else items:
         found[_hashable(key)] = value
     return found
 

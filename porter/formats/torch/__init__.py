@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from porter.formats.format import Content, Format, reader, starts_with
 
-_STREAM = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
-"""torch.serialization.MAGIC_NUMBER, pickled: the first thing in a stream of torch < 1.6."""
+_MAGIC = b"\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+_FRAME = len(_MAGIC).to_bytes(8, "little")
+_STREAMS = (
+    b"\x80\x02" + _MAGIC,
+    b"\x80\x03" + _MAGIC,
+    *(b"\x80" + version + b"\x95" + _FRAME + _MAGIC for version in (b"\x04", b"\x05")),
+)
+"""torch.serialization.MAGIC_NUMBER, pickled: the first thing in a stream of torch < 1.6, in protocol 2 unless a script asks."""
 
 
 def _is_archive(content: Content) -> bool:
@@ -17,7 +23,7 @@ FORMATS = (
     Format(
         "torch-legacy",
         "a PyTorch .pth of before 1.6",
-        starts_with(_STREAM),
+        starts_with(*_STREAMS),
         reader("porter.formats.torch.read", "read_stream"),
         framework="torch",
     ),

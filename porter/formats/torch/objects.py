@@ -87,8 +87,8 @@ class Tensor(Made):
 
 def item_bytes(dtype: str) -> int:
     """Bytes of a number, of the types that storages have."""
-    bits = re.search(r"\d+", dtype)
-    return 1 if bits is None or "x" in dtype else int(bits[0]) // 8
+    bits = re.fullmatch(r"[a-z]+(\d+)", dtype)  # others are bool, and those with several numbers in a byte
+    return 1 if bits is None else int(bits[1]) // 8
 
 
 def vocabulary(stored: Callable[[Any], object]) -> Vocabulary:

@@ -110,10 +110,11 @@ def test_what_scripts_keep_beside_the_weights(tmp_path: Path, zipped: bool) -> N
         "best": np.float64(70.5),
         "config": types.SimpleNamespace(width=1),
         "history": np.arange(3.0),
+        "scheduler": torch.optim.lr_scheduler.MultiStepLR(torch.optim.SGD(net.parameters()), [30, 60]).state_dict(),
     }
     found = read_checkpoint(save(tmp_path / "a.pth", {"state_dict": net.state_dict(), **beside}, zipped))
     same(found, net.state_dict())
-    assert found.notes == ("read under 'state_dict'; ignored 'args', 'best', 'config', 'history'",)
+    assert found.notes == ("read under 'state_dict'; ignored 'args', 'best', 'config', 'history', 'scheduler'",)
 
 
 def test_classes_beside_the_weights_are_named(tmp_path: Path) -> None:
@@ -191,6 +192,24 @@ def test_one_storage_that_tensors_share(tmp_path: Path, zipped: bool) -> None:
     path = save(tmp_path / "a.pth", state, zipped)
     assert path.stat().st_size < 240 * 3 + 1500, "the storage is in the file once"
     same(read_checkpoint(path), state)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_an_old_stream_with_complex_numbers_beside_the_weights(tmp_path: Path, dtype: torch.dtype) -> None:
+    state = {"weight": torch.rand(3)}
+    path = save(tmp_path / "a.pth", {"rotations": torch.ones(6, dtype=dtype), "state_dict": state}, zipped=False)
+    same(read_checkpoint(path), state)
+
+
+@pytest.mark.parametrize("protocol", [3, 4, 5])
+@pytest.mark.parametrize("zipped", FORMS)
+def test_later_protocols_of_pickle(tmp_path: Path, protocol: int, zipped: bool) -> None:
+    state = {"weight": torch.rand(3, 2).t(), "bias": torch.nn.Parameter(torch.rand(2)), "gewöhnlich": torch.ones(1)}
+    torch.save(state, tmp_path / "a.pth", pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
+    found = read_checkpoint(tmp_path / "a.pth").tensors
+    assert list(found) == list(state)
+    for name, tensor in state.items():
+        np.testing.assert_array_equal(found[name], tensor.detach().numpy())
 
 
 def test_an_old_stream_that_declares_more_than_it_holds(tmp_path: Path) -> None:
