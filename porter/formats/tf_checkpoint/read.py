@@ -21,6 +21,8 @@ from porter.formats.tf_checkpoint.slices import tensors_of_tables
 from porter.formats.tf_checkpoint.tensors import Tensor, mapped
 
 _LISTED = 5
+_AGAIN = "_all_variables/"
+"""Where Keras's export writes every variable a second time (keras/src/export/saved_model_export_archive.py)."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     if others:
         notes.append(f"ignored {_some(others)}, which are not numbers")
     values = bundle.read(kept)
-    doubles = _doubles(kept, owners, values)
+    doubles = _doubles(owners, values)
     if doubles:
         notes.append(f"ignored {len(doubles)} second copies, such as {_some(doubles)}")
     names = model_names([key for key in kept if key not in doubles], owners)
@@ -106,17 +108,22 @@ def read_tf_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(path, bundle.files.format, "tf", tensors, tuple(notes), files=bundle.files.files)
 
 
-def _doubles(keys: Collection[str], owners: Collection[Owner], values: Mapping[str, Array]) -> set[str]:
-    """Keys of second copies, with the same name and values; keras.Model.export writes every variable twice."""
-    first: dict[str, str] = {}
-    found: set[str] = set()
+def _doubles(owners: Collection[Owner], values: Mapping[str, Array]) -> set[str]:
+    """Keys of second copies, with the name and the values of another tensor. Others that are alike are tensors of their own: many
+    layers call a variable `bias`, and begin with zeros.
+    """
+    firsts: dict[str, list[Array]] = {}
+    again: list[Owner] = []
     for owner in owners:
-        if owner.key not in keys or not owner.full_name:
-            continue
-        other = first.setdefault(owner.full_name, owner.key)
-        if other != owner.key and np.array_equal(values[other], values[owner.key], equal_nan=False):
-            found.add(owner.key)
-    return found
+        if owner.key.startswith(_AGAIN):
+            again.append(owner)
+        elif owner.key in values and owner.full_name:
+            firsts.setdefault(owner.full_name, []).append(values[owner.key])
+    return {
+        owner.key
+        for owner in again
+        if owner.key in values and any(np.array_equal(first, values[owner.key]) for first in firsts.get(owner.full_name, ()))
+    }
 
 
 @contextmanager

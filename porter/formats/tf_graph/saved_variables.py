@@ -62,9 +62,8 @@ def read_variables(meta: Any, nodes: Mapping[str, GraphNode], stored: Path) -> V
         return Variables({}, {}, ())
     bundle = open_bundle(stored)
     owners = _bound_owners(meta, bundle)
-    by_name: dict[str, str] = {}
-    for owner in bundle.owners:
-        by_name.setdefault(owner.full_name, owner.key)
+    counts = Counter(owner.full_name for owner in bundle.owners)
+    by_name = {owner.full_name: owner.key for owner in bundle.owners if counts[owner.full_name] == 1}
     keys: dict[str, str] = {}
     for node in handles:
         shared = node.text("shared_name", "") or node.name

@@ -174,6 +174,22 @@ def test_variables_without_names_of_their_own(tmp_path: Path) -> None:
     assert read_checkpoint(Path(prefix)).tensors.keys() == {"model/first", "model/second"}
 
 
+def test_variables_that_are_alike_are_all_read(tmp_path: Path) -> None:
+    """Only what Keras's export writes again, under another path, is left out."""
+    tf = tensorflow()
+    layers = [tf.Module(), tf.Module()]
+    for number, layer in enumerate(layers):
+        layer.kernel, layer.bias = tf.Variable([1.0, number], name="kernel"), tf.Variable([0.0, 0.0], name="bias")
+    root = tf.Module()
+    root.layers, root._all_variables = layers, [tf.Variable([1.0, 0.0], name="kernel"), tf.Variable([2.0, 0.0], name="kernel")]
+    found = read_checkpoint(Path(tf.train.Checkpoint(root).write(str(tmp_path / "ckpt"))))
+    assert found.tensors.keys() == {
+        *(f"layers/{number}/{name}" for number in range(2) for name in ("kernel", "bias")),
+        "_all_variables/1",
+    }
+    assert found.notes == ("ignored 1 second copies, such as '_all_variables/0/.ATTRIBUTES/VARIABLE_VALUE'",)
+
+
 def test_slots_stand_beside_a_variable_of_their_shape() -> None:
     shapes = {
         "a/w": (2, 3),
