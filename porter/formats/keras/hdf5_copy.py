@@ -66,14 +66,18 @@ def _copy(source: h5py.Group, target: h5py.Group) -> None:
     import h5py
 
     for name, value in source.attrs.items():
-        # In this form, a text of a fixed length may not be longer than a header.
-        target.attrs[name] = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+        texts = isinstance(value, bytes | str) or (hasattr(value, "dtype") and h5py.check_string_dtype(value.dtype) is not None)
+        # In this form, a text of a fixed length may not be longer than a header. What a file calls ASCII may be UTF-8.
+        text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+        target.attrs.create(name, text, dtype=h5py.string_dtype() if texts else None)
     for name in source:
         link = source.get(name, getlink=True)
         if not isinstance(link, h5py.HardLink):
-            target[name] = link
+            target[name] = h5py.SoftLink("elsewhere")  # a link to another file would give its group another form
             continue
         item = source[name]
+        if isinstance(item, h5py.Datatype):
+            continue  # a name for a type of others, who are written with a type of their own
         if isinstance(item, h5py.Group):
             _copy(item, target.create_group(name))
         elif item.is_virtual or item.external:

@@ -439,9 +439,11 @@ def of_every_kind(path: Path, unusual: Mapping[str, Any], **settings: Any) -> Pa
         for name, (values, options) in kinds.items():
             group = file.create_group(name, track_order=bool(settings.get("track_order")))
             group.create_dataset("ü/w:0", data=values, **options)
-            group.attrs["weight_names"] = np.array(["ü/w:0".encode()])
+            group.attrs["weight_names"] = ["ü/w:0".encode()]  # as Keras does: h5py calls it ASCII
             for number in range(12):
                 group.attrs[f"other{number}"] = number
+        if settings:
+            file["type"], file["link"] = np.dtype("f4"), h5py.ExternalLink("b.h5", "/x")
     return path
 
 
