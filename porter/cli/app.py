@@ -217,15 +217,17 @@ def pads(
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:
-    """Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads."""
+    """Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads, and what
+    the destination refuses.
+    """
     from porter.conversion.pad_table import pads as table
     from porter.frameworks import get_destination
     from porter.recipe import find_member, proof_of
 
-    sites = table(subject, source, to, input_size, recipes)
+    found = table(subject, source, to, input_size, recipes)
     proof = None if source is None else proof_of(find_member(subject, source, recipes), get_destination(to).NAME)
-    record = {"sites": [site.record() for site in sites], "proof": proof and proof.record()}
-    show(record if as_json else printing.pads(sites, all_sites, proof))
+    record = {**found.record(), "proof": proof and proof.record()}
+    show(record if as_json else printing.pads(found, all_sites, proof))
 
 
 @app.command()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from porter.authoring.drafting import NewRecipe
     from porter.authoring.trial import Trial
     from porter.conversion.convert import Conversion
-    from porter.conversion.pad_table import SitePads
+    from porter.conversion.pad_table import PadTable
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph, Node
     from porter.graph.pads import Pad
@@ -204,17 +204,25 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 
 
-def pads(sites: Sequence[SitePads], all_sites: bool, proof: Proof | None) -> list[str]:
-    shown = [site for site in sites if all_sites or site.telling]
+def pads(found: PadTable, all_sites: bool, proof: Proof | None) -> list[str]:
+    shown = [site for site in found.sites if all_sites or site.telling]
     rows = []
     for site in shown:
         rows.append((site.shipped.site, site.shipped.source, site.shipped.realised, site.shipped.why))
         if site.trained is not None:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
-    hidden = len(sites) - len(shown)
+    hidden = len(found.sites) - len(shown)
     more = [f"{hidden} more, without padding: --all shows them"] if hidden else []
     known = [] if proof is None else [f"this port: {_proof(proof)}"]
-    return [*table(("site", "source", "destination", "why"), rows), *more, *known]
+    return [*table(("site", "source", "destination", "why"), rows), *more, *_refused(found), *known]
+
+
+def _refused(found: PadTable) -> list[str]:
+    """A line for each op that the destination refuses, and one for each thing to do about them."""
+    if not found.refused:
+        return []
+    lines = table(("refused", "why"), [(error.where or "", error.message) for error in found.refused])
+    return ["", *lines, *(f"next: {next}" for next in dict.fromkeys(error.next for error in found.refused if error.next))]
 
 
 def _proof(proof: Proof) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from porter.base.errors import PorterError
+from porter.conversion.unsaid import unsaid
 from porter.frameworks import get_destination
 from porter.graph.pads import Pad, pads_of, with_conventions
 from porter.graph.plan import make_plan
@@ -33,13 +35,31 @@ class SitePads:
         return {**self.shipped.model_dump(), "trained": trained}
 
 
-def pads(subject: str, source: str | None, destination: str, input_size: str | None, recipes: Path | None) -> tuple[SitePads, ...]:
+@dataclass(frozen=True)
+class PadTable:
+    """The padding sites of a port.
+
+    Attributes:
+        refused: what the destination has no words for, so that `convert` refuses the port.
+    """
+
+    sites: tuple[SitePads, ...]
+    refused: tuple[PorterError, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As `porter pads --json` prints it."""
+        refused = [{"node": error.where, "why": error.message, "next": error.next} for error in self.refused]
+        return {"sites": [site.record() for site in self.sites], "refused": refused}
+
+
+def pads(subject: str, source: str | None, destination: str, input_size: str | None, recipes: Path | None) -> PadTable:
     """The table of padding sites of a port of the variant `subject`, without weights; without a source, of the file `subject`.
 
     Raises:
         PaddingError: a site has no exact form in the destination at this size. UsageError: the file holds for another size only.
     """
-    capabilities = get_destination(destination).CAPABILITIES
+    framework = get_destination(destination)
+    capabilities = framework.CAPABILITIES
     if source is None:
         from porter.fitting.wishes import Wishes
         from porter.identify.doors import expect_file, open_file  # a variant's table is made without numpy
@@ -48,11 +68,16 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
         opened = open_file(expect_file(subject, recipes), Wishes(size=stated), recipes)
         size = stated or opened.sizes.built
         opened.sizes.expect(size)
-        return tuple(SitePads(pad, None) for pad in pads_of(make_plan(opened.graph, size, capabilities)))
+        plan = make_plan(opened.graph, size, capabilities)
+        plan = replace(plan, only_size=opened.sizes.only or plan.only_size)
+        refused = unsaid(framework.refusals(plan), opened.graph, opened)
+        return PadTable(tuple(SitePads(pad, None) for pad in pads_of(plan)), tuple(refused))
     member = find_member(subject, source, recipes)
     graph = expand(member)
     size = member.native_size() if input_size is None else parse_size(input_size)
-    shipped = pads_of(make_plan(graph, size, capabilities))
+    plan = make_plan(graph, size, capabilities)
+    shipped, refused = pads_of(plan), unsaid(framework.refusals(plan), graph, None)
     conventions = trained_conventions(member)
     trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped
-    return tuple(SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))
+    sites = (SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))
+    return PadTable(tuple(sites), tuple(refused))

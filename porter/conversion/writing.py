@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype, cast
-from porter.base.errors import GraphError, PaddingError, PorterError, UsageError
+from porter.base.errors import GraphError, PaddingError, UsageError
 from porter.base.package import __version__
 from porter.conversion.stock import as_stock, norms_epsilon, stock_arrays
+from porter.conversion.unsaid import unsaid
 from porter.frameworks import Destination, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
 from porter.graph.plan import Plan, make_plan
-from porter.graph.walks import downstream
 from porter.padding import ANY, Size
 from porter.recipe import expand, layer_names
 from porter.source.opened import Opened
@@ -91,9 +91,11 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
     framework, layers = target.framework, _default_layers(opened, target.framework, folding.graph)
     try:
         plan = target.plan(opened, folding.graph)
+        if refused := framework.refusals(plan):
+            raise unsaid(refused, folding.graph, opened)[0]
         model = framework.write(folder, plan, target.stored(folding.tensors), layers, target.dtype, facts_of(opened))
     except (GraphError, PaddingError) as error:
-        raise _unsaid(error, opened, folding.graph) from None
+        raise unsaid([error], folding.graph, opened)[0] from None
     filled = framework.fillings(plan.graph, folding.tensors)
     return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
 
@@ -159,20 +161,6 @@ def facts_of(opened: Opened) -> dict[str, str]:
     }
     stated = {name: fact for name, fact in facts.items() if fact is not None}
     return {f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()}
-
-
-def _unsaid(error: GraphError | PaddingError, opened: Opened, graph: Graph) -> PorterError:
-    """The error of a destination that has no words for a node, under the file's own name of it. A file's graph can be ported up to
-    the values before it, which are named as they are typed.
-    """
-    node, taps = graph.by_path.get(error.where or ""), opened.origin.fit.taps if opened.origin else {}
-    if node is None:
-        return error
-    after = downstream([each.path for each in graph.nodes], lambda path: graph.by_path[path].inputs, [node.path])
-    before = {taps[path]: None for path in (*node.inputs, *graph.outputs) if path not in after and path in taps}
-    cut = f", or end the file's graph before it: --outputs {','.join(before)}" if before else ""
-    next = error.next or f"torch, tf and onnx say every op: --to onnx{cut}"
-    return type(error)(error.message, where=opened.facts.names.get(node.path, node.path), next=next)
 
 
 def _default_layers(opened: Opened, framework: Destination, graph: Graph) -> dict[str, str]:

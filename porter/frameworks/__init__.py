@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that ne
     from numpy.typing import NDArray
 
     from porter.base.dtypes import Array, Dtype, Precision
+    from porter.base.errors import PorterError
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
     from porter.graph import Graph
@@ -105,6 +106,9 @@ class Destination(Protocol):
 
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
         """Destination tensors that no source tensor gives, by the destination's names, with the number that fills them."""
+
+    def refusals(self, plan: Plan) -> Sequence[PorterError]:
+        """What it has no words for: an error for each such node, whose path is its `where`. `write` raises the first one."""
 
     def write(
         self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Callable
@@ -164,3 +165,21 @@ def test_what_a_destination_cannot_say_is_named_as_the_file_does_with_where_to_e
     refused(ran, "c: MXNet's softrelu is x above 20", "--outputs b,y)")
     cli("convert", made, "--to", "mxnet", "--out", tmp_path / "port", "--outputs", "b,y")
     assert read_port(tmp_path / "port").record.ended_at == ("b", "y")
+
+
+def test_pads_says_what_a_destination_refuses_and_where_to_end_before_all_of_it(tmp_path: Path, cli: Cli) -> None:
+    text = "a = Relu (x)\n b = Softplus (a)\n c = Softplus (a)\n d = Add (b, c)\n e = Softplus (d)\n y = Conv (a, k3)"
+    made = written(model(text), tmp_path)
+    why, next = "MXNet's softrelu is x above 20, not log(1 + exp(x))", "before them: --outputs a,y"
+    found = json.loads(cli("pads", made, "--to", "mxnet", "--json").out)
+    assert [(each["node"], each["why"]) for each in found["refused"]] == [(name, why) for name in "bce"]
+    assert all(each["next"].endswith(next) and "--to onnx" in each["next"] for each in found["refused"])
+    lines = cli("pads", made, "--to", "mxnet").out.splitlines()
+    assert [line.split(maxsplit=1) for line in lines if line.endswith(why)] == [[name, why] for name in "bce"]
+    assert lines[-1].startswith("next: ") and lines[-1].endswith(next)
+    refused(cli("convert", made, "--to", "mxnet"), f"b: {why}", next)
+    assert cli("convert", made, "--to", "mxnet", "--outputs", "a,y", "--no-check").status == 0
+    assert not json.loads(cli("pads", made, "--to", "onnx", "--json").out)["refused"]
+    assert len(json.loads(cli("pads", made, "--to", "caffe", "--json").out)["refused"]) == 0
+    variant = json.loads(cli("pads", "vit_b_16", "--from", "torchvision", "--to", "caffe", "--json").out)
+    assert "arrays of other axes" in variant["refused"][0]["why"]

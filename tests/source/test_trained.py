@@ -187,7 +187,8 @@ def test_what_is_not_stated_is_refused(recipes: Path, tmp_path: Path) -> None:
 
 
 def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
-    sites = pads(VARIANT, ZOO, "torch", None, recipes)
+    table = pads(VARIANT, ZOO, "torch", None, recipes)
+    sites = table.sites
     differing = [site for site in sites if site.trained]
     assert [site.shipped.site for site in differing] == [SITE]
     assert differing[0].record()["trained"] == {
@@ -196,13 +197,13 @@ def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
         "why": "SAME puts the odd cell at the bottom and right; the destination pads both sides alike",
     }
     assert sites[1].record()["trained"] is None and set(sites[1].record()) >= {"site", "source", "realised", "why"}
-    lines = printing.pads(sites, False, None)
+    lines = printing.pads(table, False, None)
     assert [line.split()[:3] for line in lines if "as trained" in line] == [["as", "trained", "same"]]
-    assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes))
+    assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes).sites)
 
 
 def test_pads_that_differ_only_in_their_average_do_not_read_alike() -> None:
-    differing = [site for site in pads("inception_v3", "torchvision", "tf", None, None) if site.trained]
+    differing = [site for site in pads("inception_v3", "torchvision", "tf", None, None).sites if site.trained]
     assert len(differing) == 9
     for site in differing:
         assert site.trained and (site.shipped.source, site.trained.source) == (

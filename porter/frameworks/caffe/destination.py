@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from porter.frameworks.caffe import engine
 from porter.frameworks.caffe.layout import CAPABILITIES as CAPABILITIES, MODEL_FILE as MODEL_FILE
-from porter.frameworks.caffe.net import fillings as fillings
+from porter.frameworks.caffe.net import fillings as fillings, refusals as refusals
 from porter.frameworks.caffe.port_files import read_port as read_port, write as write
 from porter.graph.plan import Plan
 

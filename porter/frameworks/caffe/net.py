@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import GraphError, MappingError
+from porter.base.errors import GraphError, MappingError, PaddingError, PorterError
 from porter.filegraph.names import Names
 from porter.frameworks import Tensors
 from porter.frameworks.caffe.maker import Layer, LayerMaker, Trained, plain
 from porter.frameworks.caffe.sites import windowed
 from porter.frameworks.caffe.spellings import PLAIN, norm_name
-from porter.graph import INPUT, AvgPool, BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
+from porter.graph import INPUT, AvgPool, BatchNorm, Conv, Graph, MaxPool, Node, shapes, tensor_shapes
 from porter.graph.ops import Axes
 from porter.graph.plan import Plan
 from porter.padding import ANY, Size
@@ -64,22 +64,42 @@ def make_net(plan: Plan) -> Net:
     """The net of a plan.
 
     Raises:
-        GraphError: Caffe has no layers for an op; `where` is its path.
+        GraphError, PaddingError: Caffe has no layers for an op; `where` is its path.
     """
-    graph = plan.graph
+    net, refused = _made(plan)
+    if refused:
+        raise refused[0]
+    return net
+
+
+def refusals(plan: Plan) -> Sequence[PorterError]:
+    """See porter.frameworks.Destination."""
+    return _made(plan)[1]
+
+
+def _made(plan: Plan) -> tuple[Net, list[PorterError]]:
+    """The net without what Caffe has no layers for, and the errors of these ops."""
+    graph, refused = plan.graph, list[PorterError]()
     values, taken = _names(graph)
     maker = LayerMaker(shapes(graph, plan.only_size or ANY), tensor_shapes(graph), taken, values)
     for node in graph.nodes:
-        op = node.op
-        if any(isinstance(maker.shapes[path], Axes) for path in (node.path, *node.inputs)):
-            raise GraphError("Caffe's layers take maps and features, not arrays of other axes", where=node.path)
-        if isinstance(op, Conv | MaxPool | AvgPool):
-            windowed(maker, node, op, plan.realisations[node.path])
-        elif type(op) in PLAIN:
-            PLAIN[type(op)](maker, node, op)
-        else:
-            raise GraphError(f"Caffe has no layer for {op.words}", where=node.path)
-    return Net(tuple(maker.layers), values[INPUT], graph.channels, values)
+        try:
+            _add(maker, node, plan)
+        except (GraphError, PaddingError) as error:
+            refused.append(error)
+    return Net(tuple(maker.layers), values[INPUT], graph.channels, values), refused
+
+
+def _add(maker: LayerMaker, node: Node, plan: Plan) -> None:
+    op = node.op
+    if any(isinstance(maker.shapes[path], Axes) for path in (node.path, *node.inputs)):
+        raise GraphError("Caffe's layers take maps and features, not arrays of other axes", where=node.path)
+    if isinstance(op, Conv | MaxPool | AvgPool):
+        windowed(maker, node, op, plan.realisations[node.path])
+    elif type(op) in PLAIN:
+        PLAIN[type(op)](maker, node, op)
+    else:
+        raise GraphError(f"Caffe has no layer for {op.words}", where=node.path)
 
 
 def _names(graph: Graph) -> tuple[dict[str, str], Names]:

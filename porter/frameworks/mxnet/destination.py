@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from porter.frameworks.mxnet import engine
 from porter.frameworks.mxnet.layout import CAPABILITIES as CAPABILITIES, MODEL_FILE as MODEL_FILE
 from porter.frameworks.mxnet.port_files import read_port as read_port, write as write
-from porter.frameworks.mxnet.symbol import fillings as fillings
+from porter.frameworks.mxnet.symbol import fillings as fillings, refusals as refusals
 from porter.graph.plan import Plan
 
 if TYPE_CHECKING:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import GraphError, MappingError
+from porter.base.errors import GraphError, MappingError, PaddingError, PorterError
 from porter.filegraph.names import Names
 from porter.frameworks import Tensors
 from porter.frameworks.mxnet.maker import Held, SymbolMaker, Trained
 from porter.frameworks.mxnet.sites import windowed
 from porter.frameworks.mxnet.spellings import PLAIN
-from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, shapes, tensor_shapes
+from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, shapes, tensor_shapes
 from porter.graph.ops import Axes
 from porter.graph.plan import Plan
 from porter.padding import ANY
@@ -88,25 +88,46 @@ def make_symbol(plan: Plan) -> PortSymbol:
     """The symbol of a plan.
 
     Raises:
-        GraphError: MXNet has no operators for an op; `where` is its path.
+        GraphError, PaddingError: MXNet has no operators for an op; `where` is its path.
     """
-    graph, taken = plan.graph, Names()
+    symbol, refused = _made(plan)
+    if refused:
+        raise refused[0]
+    return symbol
+
+
+def refusals(plan: Plan) -> Sequence[PorterError]:
+    """See porter.frameworks.Destination."""
+    return _made(plan)[1]
+
+
+def _made(plan: Plan) -> tuple[PortSymbol, list[PorterError]]:
+    """The symbol with empty nodes for what MXNet has no operators for, and the errors of these ops."""
+    graph, taken, refused = plan.graph, Names(), list[PorterError]()
     values = {path: taken.take("data" if path == INPUT else path) for path in (INPUT, *graph.by_path)}
     maker = SymbolMaker(shapes(graph, plan.only_size or ANY), tensor_shapes(graph), taken, values)
     sides = (0, graph.channels, *(plan.only_size or (0, 0)))
     maker.node("null", values[INPUT], __shape__=sides)
     for node in graph.nodes:
-        op = node.op
-        if any(isinstance(maker.shapes[path], Axes) for path in (node.path, *node.inputs)):
-            raise GraphError("porter writes maps and features for MXNet, not arrays of other axes", where=node.path)
-        if isinstance(op, Conv | MaxPool | AvgPool):
-            windowed(maker, node, op, plan.realisations[node.path])
-        elif type(op) in PLAIN:
-            PLAIN[type(op)](maker, node, op)
-        else:
-            raise GraphError(f"porter writes no operator of MXNet for {op.words}", where=node.path)
+        try:
+            _add(maker, node, plan)
+        except (GraphError, PaddingError) as error:
+            refused.append(error)
+            maker.node("null", values[node.path])
     heads = tuple(maker.place(path) for path in graph.outputs)
-    return PortSymbol(tuple(maker.nodes), heads, values, maker.held, frozenset(maker.states))
+    return PortSymbol(tuple(maker.nodes), heads, values, maker.held, frozenset(maker.states)), refused
+
+
+def _add(maker: SymbolMaker, node: Node, plan: Plan) -> None:
+    op = node.op
+    if any(isinstance(maker.shapes[path], Axes) for path in (node.path, *node.inputs)):
+        raise GraphError("porter writes maps and features for MXNet, not arrays of other axes", where=node.path)
+    if isinstance(op, Conv | MaxPool | AvgPool):
+        windowed(maker, node, op, plan.realisations[node.path])
+    elif type(op) in PLAIN:
+        PLAIN[type(op)](maker, node, op)
+    else:
+        raise GraphError(f"porter writes no operator of MXNet for {op.words}", where=node.path)
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:

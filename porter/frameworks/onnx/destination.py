@@ -11,6 +11,7 @@ from porter.frameworks.onnx.port_files import read_port as read_port, write as w
 from porter.graph.plan import Plan
 
 if TYPE_CHECKING:
+    from porter.base.errors import PorterError
     from porter.frameworks import PortEngine
 
 NAME = "onnx"
@@ -18,6 +19,11 @@ INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
 PACKAGE = "onnxruntime"
 NAMES_LAYERS = False
 ENGINE: PortEngine = engine
+
+
+def refusals(plan: Plan) -> tuple[PorterError, ...]:
+    """None: ONNX has operators for every op."""
+    return ()
 
 
 def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ from porter.graph import Graph
 from porter.graph.plan import Plan
 
 if TYPE_CHECKING:
+    from porter.base.errors import PorterError
     from porter.frameworks import PortEngine
 
 NAME = "tf"
@@ -20,6 +21,11 @@ INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
 PACKAGE = "keras"
 NAMES_LAYERS = True
 ENGINE: PortEngine = engine
+
+
+def refusals(plan: Plan) -> tuple[PorterError, ...]:
+    """None: Keras has layers for every op."""
+    return ()
 
 
 def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
