@@ -2,7 +2,7 @@
 
     python tests/keras_on_theano.py FOLDER
 
-Writes FOLDER/{channels_first,channels_last}.h5, and the images and outputs of each as .npz.
+Writes FOLDER/{channels_first,channels_last}.h5 and, by Keras 1, FOLDER/cosine.h5, and the images and outputs of each as .npz.
 """
 
 import os
@@ -27,6 +27,11 @@ def of_keras_1(image, axis):
     return models.Model(input=image, output=layers.Dense(5)(layers.Flatten()(x)))
 
 
+def of_a_cosine(image):
+    x = layers.Flatten()(layers.Convolution2D(4, 3, 3, subsample=(4, 4))(image))
+    return models.Model(input=image, output=layers.merge([layers.Dense(6)(x), layers.Dense(6)(x)], mode="cos", dot_axes=1))
+
+
 def of_keras_2(image, axis):
     x = layers.Conv2D(8, 3, strides=2, padding="same", activation="relu")(image)
     x = layers.BatchNormalization(axis=axis)(x)
@@ -43,13 +48,16 @@ def main(folder):
             backend.set_image_dim_ordering({"channels_first": "th", "channels_last": "tf"}[order])
         else:
             backend.set_image_data_format(order)
-        model = (of_keras_1 if one else of_keras_2)(layers.Input(shape), axis)
-        numbers = [random.normal(0, 0.3, array.shape) for array in model.get_weights()]
-        model.set_weights([np.abs(array) + 0.1 if array.ndim == 1 else array for array in numbers])
-        images = random.normal(0, 1, (2, *shape)).astype(np.float32)
-        model.save(str(folder / f"{order}.h5"))
-        turned = images if axis == 1 else images.transpose(0, 3, 1, 2)
-        np.savez(folder / f"{order}.npz", images=turned, output=model.predict(images))
+        made = {order: (of_keras_1 if one else of_keras_2)(layers.Input(shape), axis)}
+        if one and axis == 3:
+            made["cosine"] = of_a_cosine(layers.Input(shape))
+        for name, model in made.items():
+            numbers = [random.normal(0, 0.3, array.shape) for array in model.get_weights()]
+            model.set_weights([np.abs(array) + 0.1 if array.ndim == 1 else array for array in numbers])
+            images = random.normal(0, 1, (2, *shape)).astype(np.float32)
+            model.save(str(folder / f"{name}.h5"))
+            turned = images if axis == 1 else images.transpose(0, 3, 1, 2)
+            np.savez(folder / f"{name}.npz", images=turned, output=model.predict(images))
 
 
 main(Path(sys.argv[1]))

@@ -12,10 +12,10 @@ from porter.filegraph.arithmetic import combine
 from porter.filegraph.einsum import Equation, Kernel, einsum, read_equation, with_kernel
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
-from porter.filegraph.moves import reduce
+from porter.filegraph.moves import reduce, total
 from porter.filegraph.walk import NoOp, Read
 from porter.formats.keras.layer import Layer, Taken
-from porter.graph import LayerNorm, RmsNorm
+from porter.graph import Divide, LayerNorm, Multiply, RmsNorm
 from porter.graph.ops import Function
 
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -30,6 +30,8 @@ _NOT_PLAIN = (
     *("mask", "use_scale", "attention_mask", "query_mask", "value_mask", "key_mask", "return_attention_scores"),
     *("use_causal_mask", "use_gate", "sliding_window"),
 )
+_KERAS_1_EPSILON = 10e-8
+"""Of its backends, unless a user's ~/.keras/keras.json stated another one (keras/backend/common.py)."""
 _PLACES = "bijklmnop"
 """Axes of tokens in an equation, the batch before them; `c` are their channels, `h` heads, `d` a head's channels."""
 
@@ -135,6 +137,24 @@ def read_dot(layer: Layer) -> Read:
         sides[side] = sides[side].replace(sides[side][axis], "k")
     equation = f"{','.join(sides)}->{sides[0].replace('k', '')}{sides[1][1:].replace('k', '')}"
     return einsum(layer.walk, layer, equation, layer.inputs)
+
+
+def read_cosine(layer: Layer) -> Read:
+    """Keras 1's Merge by cos of features: their product over that of their norms, or over its epsilon where that is smaller. It is
+    N×1×1 (keras/engine/topology.py of Keras 1.2.2, which gives the root of the product of the sums of squares).
+    """
+    walk, name = layer.walk, layer.name
+    if [len(walk.sizes(source) or ()) for source in layer.inputs] != [2, 2]:
+        raise NoOp(f"{layer.op} of other values than two of features, whose sums of products may have no root")
+    products = f"{name}:products", 0
+    walk.found[products] = walk.views.of(layer.build.add(products[0], Multiply(), *walk.values(layer.inputs)))
+    dot = total(walk, replace(layer, name=f"{name}:dot"), products, [1], True)
+    parts = [reduce(walk, replace(layer, name=f"{name}:{at}"), source, "norm", [1], True) for at, source in enumerate(layer.inputs)]
+    norms = [part.value for part in parts if isinstance(part, View)]
+    if not isinstance(dot, View) or len(norms) < 2:
+        raise NoOp(f"{layer.op} of features of unknown number")
+    both = layer.build.clip(f"{name}:norms", layer.build.add(f"{name}:both", Multiply(), *norms), low=_KERAS_1_EPSILON)
+    return walk.views.of(layer.build.add(name, Divide(), dot.value, both)).with_axes([1])
 
 
 def _attending(layer: Layer, part: str, view: View, order: list[int], count: int) -> View | None:

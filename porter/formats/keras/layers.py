@@ -21,7 +21,7 @@ from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import Layer, count, number, pair
 from porter.formats.keras.resizing import resize_of
 from porter.formats.keras.scaling import constant, normalising, statistics
-from porter.formats.keras.versions import is_foreign, modern
+from porter.formats.keras.versions import COSINE, is_foreign, modern
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Window
 
@@ -342,7 +342,7 @@ def _normalization(layer: Layer) -> Read:
 _AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
 SEVERAL = frozenset(
     {
-        *("Add", "Attention", "Average", "Concatenate", "CustomScaleLayer", "Dot"),
+        *("Add", "Attention", "Average", "Concatenate", "CustomScaleLayer", "Dot", COSINE),
         *("Maximum", "Minimum", "MultiHeadAttention", "Multiply", "Subtract"),
     }
 )
@@ -360,6 +360,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Conv2DTranspose": _transposed,
     "Cropping2D": lambda layer: layer.add(ops.Crop(sides(layer.arguments["cropping"]))),
     "CustomScaleLayer": _custom_scale,
+    COSINE: arrays.read_cosine,
     "Dense": _dense,
     "DepthwiseConv2D": _depthwise,
     "Dot": arrays.read_dot,

@@ -29,14 +29,16 @@ from porter.formats.keras.resizing import resize_of
 from porter.formats.keras.scaling import numbers_in, statistics
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.keras_operations import activate, is_operated, operate, plain, product, rectified, total
+from porter.frameworks.tf.keras_operations import activate, cosine, is_operated, operate, plain, product, rectified, total
 from porter.frameworks.tf.resizing import keras_do, resized
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
 from porter.graph import INPUT
 from porter.padding import Size
 
-_COMPUTED = frozenset({"Activation", "Add", "Average", "CustomScaleLayer", "EinsumDense", "LayerScale", "LeakyReLU", "ReLU"})
+_COMPUTED = frozenset(
+    {"Activation", "Add", "Average", "CustomScaleLayer", "EinsumDense", "LayerScale", "LeakyReLU", "Merge by cos", "ReLU"}
+)
 """Classes whose function is computed by keras.ops."""
 _PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop"}
 """Classes that give their input back, unless the graph says that they are foreign."""
@@ -146,6 +148,8 @@ class _Builder:
                 return total(inputs)
             case "Average":
                 return total(inputs) / len(inputs)
+            case "Merge by cos":
+                return cosine(*inputs)
             case "CustomScaleLayer":
                 return total([inputs[0], inputs[1] * self._constant(call.arguments["scale"])])
             case "EinsumDense":

@@ -73,6 +73,13 @@ def product(equation: str, value: Any, kernel: Array, bias: Array | None = None)
     return found if bias is None else total([found, bias])
 
 
+def cosine(first: Any, second: Any) -> Any:
+    """Keras 1's Merge by cos of features N×F, which gives N×1×1 (keras/engine/topology.py of Keras 1.2.2, `Merge.call`)."""
+    ops = import_keras().ops
+    squares = ops.sum(first * first, 1, keepdims=True) * ops.sum(second * second, 1, keepdims=True)
+    return ops.expand_dims(ops.sum(first * second, 1, keepdims=True) / ops.maximum(ops.sqrt(squares), 10e-8), 1)
+
+
 def rectified(value: Any, slope: float = 0.0, most: float | None = None, threshold: float | None = None) -> Any:
     """A ReLU with a slope below 0 and a largest value, or with a threshold. TensorFlow's own rounds these to float32, as it does a
     GELU's constants (keras/src/activations/activations.py, `ReLU`: tf.nn.leaky_relu, and casts of the others).

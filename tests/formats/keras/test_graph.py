@@ -13,6 +13,7 @@ import pytest
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
+from porter.filegraph.to_graph import to_graph
 from porter.formats.keras.graph import read_graph
 from porter.formats.keras.layers import IDENTITY_AT_INFERENCE
 from porter.graph import (
@@ -41,6 +42,7 @@ from porter.graph import (
     Softmax,
 )
 from porter.padding import LOWEST, Convention, Window
+from tests.oracle import evaluate
 
 Json = dict[str, Any]
 THREE = Window((3, 3))
@@ -563,13 +565,24 @@ def test_keras_1() -> None:
 def test_the_modes_of_keras_1s_merge() -> None:
     half = Affine((0.5,), (0.0,))
     expected = {"sum": [Add()], "mul": [Multiply()], "ave": [Add(), half], "max": [Maximum()], "concat": [Concat()]}
-    expected["cos"] = [Foreign("Merge by cos of 2 values")]
+    expected["cos"] = [Foreign("Merge by cos of other values than two of features, whose sums of products may have no root")]
     for mode, found in expected.items():
         layers = [conv("c", "in"), conv("e", "in"), layer("Merge", "m", "c", "e", mode=mode, concat_axis=-1)]
         assert list(said(read(functional(source(), *layers), kernels("c", "e"))).values())[2:] == found, mode
     lines = [conv("c", "in"), *(layer("Reshape", name, "c", target_shape=[-1, 4]) for name in ("r", "s"))]
     merged = layer("Merge", "m", "r", "s", mode="dot", dot_axes=[2, 2])
     assert list(said(read(functional(source(), *lines, merged), kernels("c"))).values())[-1] == MatMul()
+
+
+def test_keras_1s_cosine() -> None:
+    """By the formula of Keras 1.2.2, keras/engine/topology.py, also of features so small that its epsilon is what it divides by."""
+    pools = [layer("GlobalAveragePooling2D", "p", "in"), layer("GlobalMaxPooling2D", "q", "in")]
+    graph = to_graph(read(functional(source(), *pools, layer("Merge", "m", "p", "q", mode="cos", dot_axes=1)))).graph
+    batch = np.random.default_rng(0).normal(0, 1, (3, 3, 8, 8)) * np.reshape([1, 1e-3, 1e-5], (3, 1, 1, 1))
+    x, y = batch.mean((2, 3)), batch.max((2, 3))
+    wanted = (x * y).sum(1) / np.maximum(np.sqrt((x * x).sum(1) * (y * y).sum(1)), 10e-8)
+    assert abs(wanted[2]) < 0.1 * abs(wanted[1])
+    np.testing.assert_allclose(evaluate(graph, {}, batch)[graph.output], wanted.reshape(3, 1, 1), rtol=1e-12)
 
 
 def test_inputs_and_outputs() -> None:
