@@ -1,7 +1,8 @@
 """HDF5's own library, in a process of its own: it copies a file into the form that porter reads.
 
-h5py writes such a file only if a script asks for a later version of the format, or for the order of links. Nothing of porter is
-imported here, because this file is also the program that the process runs.
+h5py writes such a file only if a script asks for a later version of the format or for the order of links, or if a group has more
+than eight links and one of their names is beyond ASCII. Nothing of porter is imported here, because this file is also the program
+that the process runs.
 """
 
 from __future__ import annotations
@@ -70,20 +71,20 @@ def _copy(source: h5py.Group, target: h5py.Group) -> None:
         # In this form, a text of a fixed length may not be longer than a header. What a file calls ASCII may be UTF-8.
         text = value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
         target.attrs.create(name, text, dtype=h5py.string_dtype() if texts else None)
-    for name in source:
-        link = source.get(name, getlink=True)
-        if not isinstance(link, h5py.HardLink):
-            target[name] = h5py.SoftLink("elsewhere")  # a link to another file would give its group another form
+    # A link to another file, or one whose name is said to be UTF-8, would give its group another form. Names in bytes are not.
+    for name, coded in ((name, name.encode("utf-8", "surrogateescape")) for name in source):
+        if not isinstance(source.get(name, getlink=True), h5py.HardLink):
+            target[coded] = h5py.SoftLink("elsewhere")
             continue
         item = source[name]
         if isinstance(item, h5py.Datatype):
             continue  # a name for a type of others, who are written with a type of their own
         if isinstance(item, h5py.Group):
-            _copy(item, target.create_group(name))
+            _copy(item, target.create_group(coded))
         elif item.is_virtual or item.external:
-            target.create_dataset(name, item.shape, item.dtype, external=[("elsewhere", 0, h5py.h5f.UNLIMITED)])
+            target.create_dataset(coded, item.shape, item.dtype, external=[("elsewhere", 0, h5py.h5f.UNLIMITED)])
         else:
-            target.create_dataset(name, data=item[()], dtype=item.dtype)
+            target.create_dataset(coded, data=item[()], dtype=item.dtype)
 
 
 def main() -> None:

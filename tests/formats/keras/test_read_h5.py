@@ -469,6 +469,14 @@ def test_what_h5py_reads(tmp_path: Path, unusual: dict[str, Any], settings: dict
     assert found["bfloat16/w"].dtype.name == "bfloat16"
 
 
+def test_many_layers_with_names_beyond_ascii(tmp_path: Path) -> None:
+    """HDF5 keeps nine such links in a heap, whatever version of the format is asked for."""
+    layers = {f"größe{number}": {f"größe{number}/kernel:0": KERNEL + number} for number in range(9)}
+    found = read_checkpoint(write_legacy(tmp_path / "a.h5", layers)).tensors
+    for number in range(9):
+        np.testing.assert_array_equal(found[f"größe{number}/kernel"], KERNEL + number)
+
+
 def test_hdf5s_own_library_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It follows texts for ever, and porter's reader does not know the file's headers."""
     path = tmp_path / "a.h5"
