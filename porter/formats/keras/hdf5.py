@@ -6,7 +6,7 @@ import mmap
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -160,8 +160,8 @@ def _expect(kind: str, file: Hdf5, group: Node, name: str) -> Node:
     return found
 
 
-def walk(file: Hdf5, group: Node, skip: frozenset[str] = frozenset()) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """Every group below `group` with its path, parents first; `skip` names children of `group` to leave out.
+def walk(file: Hdf5, group: Node, skip: Collection[str] = ()) -> Iterator[tuple[tuple[str, ...], Node]]:
+    """Every group below `group` with its path, parents first. Those with a name in `skip` are left out, if no container holds them.
 
     Raises:
         FileError: a link is not a hard link, a group is inside itself, or groups are nested too deep.
@@ -175,8 +175,9 @@ def walk(file: Hdf5, group: Node, skip: frozenset[str] = frozenset()) -> Iterato
             raise file.refuse(f"group '{'/'.join(path)}' is twice in the file, or nested too deep")
         seen.add(current.address)
         yield path, current
+        of_layers = bool(path) and path[-1] in CONTAINERS
         for name in children(file, current):
-            if not path and name in skip:
+            if name in skip and not of_layers:
                 continue
             found = child_of(file, current, name)
             if found.kind == "group":

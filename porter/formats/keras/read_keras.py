@@ -25,7 +25,8 @@ from porter.formats.limits import most_bytes, read_json
 _CONFIG, _METADATA, _WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 _SMALL_CONFIG = 16 << 20
 """Bytes of a config that is always read: the configs of Keras's largest models have half of that."""
-_NOT_THE_MODEL = frozenset({"optimizer"})
+_NOT_THE_MODEL = {"optimizer": "the optimiser's state", "metrics": "the metrics' state"}
+"""What compiled models have besides layers, nested ones too; Keras 2 keeps its metrics."""
 
 _RENORM = ("moving_stddev", "renorm_mean", "renorm_stddev")
 
@@ -84,7 +85,7 @@ def _read(file: hdf5.Hdf5, format: str, described: Mapping[LayerPath, Described]
     ranks = {path: rank for rank, path in enumerate(described)}
     holders = sorted((layer for layer in stored.values() if layer.numbered), key=lambda layer: _order(layer.path, ranks))
     counted = any(layer.path and not any(step in names for step in _steps(layer.path)) for layer in holders)
-    notes = ["ignored the optimiser's state"] if hdf5.has_child(file.root, "optimizer") else []
+    notes = [f"ignored {what}" for name, what in _NOT_THE_MODEL.items() if hdf5.has_child(file.root, name)]
     if counted:
         notes.append("the file holds no layer names: layers are named by class and counter")
     layers, guessed = [], []

@@ -100,6 +100,22 @@ def test_archive_of_a_sequential_that_was_trained(tmp_path: Path) -> None:
     assert found.notes == ("ignored the optimiser's state",)
 
 
+def test_what_compiled_models_have_besides_layers(archive: Path, tmp_path: Path) -> None:
+    """Keras 2.12 to 2.15 keep metrics beside the optimiser, and every Keras the optimiser of a nested model."""
+
+    def compiled(data: bytes) -> bytes:
+        image = io.BytesIO(without_names(data))
+        with h5py.File(image, "a") as file:
+            for state in ("metrics/mean", "metrics/auc", "layers/functional/optimizer", "layers/functional/metrics/mean"):
+                file[f"{state}/vars/0"] = np.float32(1)
+        return image.getvalue()
+
+    found = read_checkpoint(rewritten(archive, tmp_path, {"model.weights.h5": compiled}))
+    same(found.tensors, expected(archive, depthwise="depthwise_kernel"))
+    assert not found.counted
+    assert found.notes == ("ignored the metrics' state",)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 @pytest.mark.parametrize("suffix", [".keras", ".weights.h5"])
 def test_number_types_are_kept(tmp_path: Path, dtype: str, suffix: str) -> None:
