@@ -1,10 +1,16 @@
-"""What TensorFlow's graphs and TensorFlow Lite's say in the same way: slices, the pads of transposed convolutions, and resizes."""
+"""What TensorFlow's graphs and TensorFlow Lite's say in the same way: slices, parts, pads, resizes, transposed convolutions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
+import numpy as np
+
+from porter.filegraph import moves
+from porter.filegraph.dataflow import MOST_OF_SIZES, N, Numbers
 from porter.filegraph.layouts import expect_known
+from porter.filegraph.walk import NoOp, Read, Walk
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
 from porter.padding import Pads, Window
@@ -80,3 +86,59 @@ def nearest_or_linear(kind: str, linear: bool, by: Sequence[int], half: bool, en
     if coordinates == "asymmetric" and all(by) and any(factor & (factor - 1) for factor in by):
         return f"{kind} by {by[0]}x{by[1]} without half_pixel_centers"
     return Resize("nearest", coordinates=coordinates, rounding="floor" if coordinates == "asymmetric" else "round_prefer_ceil")
+
+
+def read_slice(walk: Walk[N], node: N, index: Callable[[int, list[list[int]]], Sequence[slice | int | None]]) -> Read:
+    """A Slice or a StridedSlice; `index` is what it takes of so many axes by its bounds, as numpy's."""
+    bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.integers(source)) is not None]
+    sizes = walk.sizes(node.inputs[0])
+    if sizes is None or len(bounds) < len(node.inputs) - 1:
+        return None
+    return moves.take(walk, node, node.inputs[0], index(len(sizes), bounds))
+
+
+def read_split(walk: Walk[N], node: N, kind: Literal["Split", "SplitV", "Unpack"], axis: int, count: int) -> Read | list[Read]:
+    """Split (axis, value), SplitV (value, sizes, axis) and Unpack, whose `axis` is an attribute, into `count` parts."""
+    source, place = {"Split": node.inputs[::-1], "SplitV": (node.inputs[0], node.inputs[-1])}.get(kind, (node.inputs[0], None))
+    stated = axis if place is None else walk.flow.number(place)
+    if stated is None:
+        return None
+    if kind != "SplitV":
+        return moves.split_evenly(walk, node, source, int(stated), count, kind == "Split")
+    sizes = walk.flow.integers(node.inputs[1])
+    return moves.split(walk, node, source, int(stated), sizes) if sizes else None
+
+
+def read_stack(walk: Walk[N], node: N, axis: int) -> Read:
+    if not all(map(walk.is_value, node.inputs)):
+        return f"{node.op} with a constant"
+    return moves.stack(walk, node, node.inputs, axis)
+
+
+def pads_of(walk: Walk[N], node: N) -> dict[int, tuple[int, int]]:
+    """The cells before and after of a pad, by axis.
+
+    Raises:
+        NoOp: they depend on pixels.
+    """
+    table = walk.flow.value(node.inputs[1])
+    if table is None:
+        raise NoOp(f"{node.op} by numbers that the model computes as it runs")
+    return {place: (before, after) for place, (before, after) in enumerate(table.tolist())}
+
+
+def read_resize(walk: Walk[N], node: N, how: Callable[[Sequence[int]], Resize | str]) -> Read:
+    """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`, by their factors."""
+    known, wanted = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1])
+    if wanted is None or known is None or len(known) != 4 or len(wanted) != 2:
+        return None
+    op = how([new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True)])
+    return op if isinstance(op, str) else moves.resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
+
+
+def numbers_from(start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
+    """A Range. Raises ValueError where it has more numbers than a model states."""
+    numbers = [start.item(), limit.item(), step.item()]
+    if not numbers[2] or (numbers[1] - numbers[0]) / numbers[2] > MOST_OF_SIZES:
+        raise ValueError("a range of more numbers than a model states")
+    return np.arange(*numbers)

@@ -49,14 +49,10 @@ class Layer:
         return [name for name, _ in self.inputs[self.values :]]
 
 
+_CONVOLUTIONS = ("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise")
 _PARAMETERS = {
-    "Convolution": "convolution_param",
-    "Deconvolution": "convolution_param",
-    "DepthwiseConvolution": "convolution_param",
-    "ConvolutionDepthwise": "convolution_param",
-    "InnerProduct": "inner_product_param",
-    "BatchNorm": "batch_norm_param",
-    "Pooling": "pooling_param",
+    **dict.fromkeys(_CONVOLUTIONS, "convolution_param"),
+    **{"InnerProduct": "inner_product_param", "BatchNorm": "batch_norm_param"},
 }
 
 
@@ -149,10 +145,8 @@ def _type_of(layer: Message) -> str:
 
 def _blobs(op: str, layer: Message) -> int:
     """How many blobs a layer has."""
-    if op == "InnerProduct":
-        return 1 + layer.part("inner_product_param").flag("bias_term", True)
-    if _PARAMETERS.get(op) == "convolution_param":
-        return 1 + layer.part("convolution_param").flag("bias_term", True)
+    if op in (*_CONVOLUTIONS, "InnerProduct"):
+        return 1 + layer.part(_PARAMETERS[op]).flag("bias_term", True)
     if op == "Scale":
         return (len(layer.words("bottom")) == 1) + layer.part("scale_param").flag("bias_term", False)
     return {"BatchNorm": 3, "PReLU": 1, "Bias": 2 - len(layer.words("bottom"))}.get(op, 0)

@@ -25,6 +25,7 @@ from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begi
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.files import MOST_BYTES, MOST_TEXT, NET, both, bounded
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
+from porter.formats.caffe.text import Message
 from porter.formats.limits import most_bytes
 from porter.graph import (
     Add,
@@ -167,17 +168,10 @@ def _value(walk: Walk[Layer], layer: Layer) -> Value:
     return walk.value(layer.inputs[0])
 
 
-def _pair(stated: Any, name: str, default: int) -> tuple[int, int]:
-    """Rows and columns: `stride_h` and `stride_w`, otherwise one or two of `stride`; of `kernel_size` without its second word."""
-    given, short = stated.counts(name), name.removesuffix("_size")
-    rows, columns = (given[0], given[-1]) if given else (default, default)
-    return stated.count(f"{short}_h", rows), stated.count(f"{short}_w", columns)
-
-
-def _window(stated: Any) -> tuple[Window, Convention]:
-    (rows, columns), stride = _pair(stated, "pad", 0), _pair(stated, "stride", 1)
-    window = Window(_pair(stated, "kernel_size", 0), stride, _pair(stated, "dilation", 1))
-    return window, Convention("explicit", (rows, rows, columns, columns)) if rows or columns else Convention()
+def _window(stated: Message) -> tuple[Window, Convention]:
+    rows, columns = stated.pair("pad", 0)
+    window = Window(stated.pair("kernel_size", 0), stated.pair("stride", 1), stated.pair("dilation", 1))
+    return window, Convention.stated((rows, rows, columns, columns))
 
 
 def _held(layer: Layer, axes: str) -> dict[str, Stored]:

@@ -34,6 +34,11 @@ class Message:
     def count(self, name: str, default: int) -> int:
         return (self.counts(name) or [default])[-1]
 
+    def pair(self, name: str, default: int) -> tuple[int, int]:
+        """Rows and columns: `stride_h` and `stride_w`, otherwise one or two of `stride`; of `kernel_size` `kernel_h`."""
+        given, short = self.counts(name) or [default], name.removesuffix("_size")
+        return self.count(f"{short}_h", given[0]), self.count(f"{short}_w", given[-1])
+
     def flag(self, name: str, default: bool) -> bool:
         return self.word(name).lower() not in _FALSE if self.words(name) else default
 

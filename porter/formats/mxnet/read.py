@@ -129,15 +129,11 @@ def _window(node: Node) -> tuple[Window, tuple[int, int, int, int]]:
     return window, (rows, rows, columns, columns)
 
 
-def _explicit(pads: tuple[int, int, int, int]) -> Convention:
-    return Convention("explicit", pads) if any(pads) else Convention()
-
-
 def _conv(walk: Walk[Node], node: Node) -> Read:
     window, pads = _window(node)
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
         return f"{node.op} of other maps than N×C×H×W"
-    op = Conv(node.stated.count("num_filter", 0), window, _explicit(pads), node.stated.count("num_group", 1))
+    op = Conv(node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1))
     return walk.builder.conv(node.name, _value(walk, node), op, _held(node, "OIHW"))
 
 
@@ -160,7 +156,7 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
     if rounding not in ("valid", "full"):
         return f"Pooling by the convention {rounding}"
     window, pads = _window(node)
-    convention = replace(_explicit(pads), rounding="full") if rounding == "full" else _explicit(pads)
+    convention = Convention.stated(pads, rounding="full" if rounding == "full" else "floor")
     if kind == "max":
         return walk.builder.pool(node.name, _value(walk, node), "max", window, replace(convention, fill=LOWEST))
     counted = stated.flag("count_include_pad", True) and any(pads)

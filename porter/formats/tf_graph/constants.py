@@ -11,8 +11,8 @@ import numpy as np
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import first_line
-from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
-from porter.filegraph.tensorflow import MASKS, sliced, strided
+from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator, Numbers
+from porter.filegraph.tensorflow import MASKS, numbers_from, sliced, strided
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
 
@@ -43,13 +43,6 @@ def _gathered(node: GraphNode, value: Numbers, places: Numbers, axis: Numbers | 
     if node.integer("batch_dims") or value.size // max(value.shape[place], 1) * places.size > MOST_COMPUTED:
         raise ValueError("more numbers than a model states")
     return value.take(places, place)
-
-
-def _range(node: GraphNode, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
-    numbers = [start.item(), limit.item(), step.item()]
-    if not numbers[2] or (numbers[1] - numbers[0]) / numbers[2] > MOST_OF_SIZES:
-        raise ValueError("a range of more numbers than a model states")
-    return np.arange(*numbers)
 
 
 def _repeated(node: GraphNode, value: Numbers, times: Numbers) -> Numbers:
@@ -83,7 +76,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Squeeze": lambda node, value: np.squeeze(value, node.integers("squeeze_dims") or None),
     "MatrixDiagV3": _diagonal,
     "Mean": _reduced(np.mean),
-    "Range": _range,
+    "Range": lambda node, *numbers: numbers_from(*numbers),
     "Tile": _repeated,
     "Transpose": lambda node, value, order: value.transpose(order.ravel().tolist()),
     "Prod": _reduced(np.prod),

@@ -12,7 +12,7 @@ from porter.filegraph import arrays, moves
 from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.reductions import root
-from porter.filegraph.tensorflow import sliced, strided
+from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
 from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, masks_of
@@ -53,32 +53,15 @@ def _concat(walk: Walk, node: GraphNode) -> Read:
 
 def _slice(walk: Walk, node: GraphNode) -> Read:
     """StridedSlice, and Slice by begins and sizes."""
-    bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.integers(source)) is not None]
-    sizes = walk.sizes(node.inputs[0])
-    if sizes is None or len(bounds) < len(node.inputs) - 1:
-        return None
-    index = sliced(*bounds) if node.op == "Slice" else strided(masks_of(node), len(sizes), *bounds)
-    return moves.take(walk, node, node.inputs[0], index)
+    return read_slice(
+        walk, node, lambda rank, bounds: sliced(*bounds) if node.op == "Slice" else strided(masks_of(node), rank, *bounds)
+    )
 
 
 def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
-    """Split (axis, value), SplitV (value, sizes, axis) and Unpack."""
-    source = node.inputs[1] if node.op == "Split" else node.inputs[0]
-    place = {"Split": node.inputs[0], "SplitV": node.inputs[-1]}.get(node.op)
-    axis = node.integer("axis") if place is None else walk.flow.number(place)
-    if axis is None:
-        return None
-    if node.op != "SplitV":
-        count = node.integer("num" if node.op == "Unpack" else "num_split", 1)
-        return moves.split_evenly(walk, node, source, int(axis), count, node.op != "Unpack")
-    sizes = walk.flow.integers(node.inputs[1])
-    return moves.split(walk, node, source, int(axis), sizes) if sizes else None
-
-
-def _pack(walk: Walk, node: GraphNode) -> Read:
-    if not all(map(walk.is_value, node.inputs)):
-        return "Pack with a constant"
-    return moves.stack(walk, node, node.inputs, node.integer("axis"))
+    if node.op == "Unpack":
+        return read_split(walk, node, "Unpack", node.integer("axis"), node.integer("num", 1))
+    return read_split(walk, node, "SplitV" if node.op == "SplitV" else "Split", 0, node.integer("num_split", 1))
 
 
 def _roll(walk: Walk, node: GraphNode) -> Read:
@@ -159,7 +142,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "MirrorPad": windows.read_mirror,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "OnesLike": lambda walk, node: ones(walk, node, node.inputs[0]),
-    "Pack": _pack,
+    "Pack": lambda walk, node: read_stack(walk, node, node.integer("axis")),
     "Reshape": by_numbers(_reshape),
     **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
     "Roll": _roll,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from porter.filegraph import tensorflow
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.moves import extend, pad, resize
-from porter.filegraph.tensorflow import cut_off, nearest_or_linear
+from porter.filegraph.moves import extend, pad
 from porter.filegraph.walk import Read
 from porter.formats.tensorflow import has_cubic_shares
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import Conv, ConvTranspose, Resize
+from porter.graph.ops import Mode
 from porter.padding import LOWEST, Convention, Pads, Window
 
 _LAYOUT = "NHWC"
@@ -46,7 +49,9 @@ def read_transposed(walk: Walk, node: GraphNode) -> Read:
     if len(sizes) not in (2, 4) or rule not in ("SAME", "VALID") or known[3] != kernel.shape[3]:
         return None
     window = Window(kernel.shape[:2], stride, dilation)
-    op = ConvTranspose(kernel.shape[2], window, cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule))
+    op = ConvTranspose(
+        kernel.shape[2], window, tensorflow.cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule)
+    )
     return walk.builder.add(node.name, op, value, tensors={"kernel": Stored(kernel.name, "HWIO")})
 
 
@@ -63,39 +68,30 @@ def read_pool(walk: Walk, node: GraphNode) -> Read:
 
 def read_pad(walk: Walk, node: GraphNode) -> Read:
     """Pad and PadV2 with one number."""
-    table, fill = walk.flow.value(node.inputs[1]), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
-    if table is None or fill is None:
-        return None
-    return pad(walk, node, node.inputs[0], {place: (before, after) for place, (before, after) in enumerate(table.tolist())}, fill)
+    fill = walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
+    return None if fill is None else pad(walk, node, node.inputs[0], tensorflow.pads_of(walk, node), fill)
 
 
 def read_mirror(walk: Walk, node: GraphNode) -> Read:
     """MirrorPad: with the map mirrored without its edge, or with it."""
-    table = walk.flow.value(node.inputs[1])
-    if table is None:
-        return None
-    pairs = {place: (before, after) for place, (before, after) in enumerate(table.tolist())}
-    return extend(walk, node, node.inputs[0], pairs, "reflect" if node.text("mode", "") == "REFLECT" else "symmetric")
+    mode: Mode = "reflect" if node.text("mode", "") == "REFLECT" else "symmetric"
+    return extend(walk, node, node.inputs[0], tensorflow.pads_of(walk, node), mode)
 
 
 def read_resize(walk: Walk, node: GraphNode) -> Read:
     """ResizeNearestNeighbor, ResizeBilinear and ResizeBicubic (core/kernels/image/): by half pixels a cubic one has another
     coefficient, and gives cells beyond the map no share.
     """
-    known, wanted = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1])
-    if wanted is None or known is None or len(known) != 4 or len(wanted) != 2:
-        return None
     half, ends = node.flag("half_pixel_centers"), node.flag("align_corners")
-    by = [new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True)]
-    if node.op == "ResizeBicubic":
+
+    def how(by: Sequence[int]) -> Resize | str:
+        if node.op != "ResizeBicubic":
+            return tensorflow.nearest_or_linear(node.op, node.op == "ResizeBilinear", by, half, ends)
         if not has_cubic_shares(by) or ends:
             return f"{node.op} by other factors than powers of two, whose shares TensorFlow takes from a table"
-        op = Resize("cubic", coordinates="half_pixel" if half else "asymmetric", a=-0.5 if half else -0.75, inside=half)
-    elif isinstance(found := nearest_or_linear(node.op, node.op == "ResizeBilinear", by, half, ends), str):
-        return found
-    else:
-        op = found
-    return resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
+        return Resize("cubic", coordinates="half_pixel" if half else "asymmetric", a=-0.5 if half else -0.75, inside=half)
+
+    return tensorflow.read_resize(walk, node, how)
 
 
 def wrong_layout(node: GraphNode) -> str | None:

@@ -9,32 +9,21 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.dataflow import MOST_OF_SIZES, Evaluator, Numbers
-from porter.filegraph.tensorflow import MASKS, sliced, strided
+from porter.filegraph.tensorflow import MASKS, numbers_from, sliced, strided
 from porter.formats.tflite.model import Operator
 
-KINDS: Mapping[str, str] = {
-    **{"ADD": "Add", "ADD_N": "Add", "SUB": "Sub", "MUL": "Mul", "DIV": "Div", "MAXIMUM": "Max", "MINIMUM": "Min", "POW": "Pow"},
-    **{"SQUARED_DIFFERENCE": "SquaredDifference", "RSQRT": "Rsqrt", "SQRT": "Sqrt", "SQUARE": "Square", "NEG": "Neg"},
-    **{
-        "FLOOR_DIV": "FloorDiv",
-        "FLOOR_MOD": "FloorMod",
-        "EXP": "Exp",
-        "ABS": "Abs",
-        "LOG": "Log",
-        "CEIL": "Ceil",
-        "FLOOR": "Floor",
-    },
-    **{"EQUAL": "Equal", "LESS": "Less", "GREATER": "Greater", "SELECT": "Where", "SELECT_V2": "Where", "RELU": "Relu"},
-    **{"SUM": "Sum", "LOGISTIC": "Sigmoid", "TANH": "Tanh", "RELU6": "Relu6"},
+_KINDS: Mapping[str, str] = {
+    **{"ADD_N": "Add", "MAXIMUM": "Max", "MINIMUM": "Min", "LOGISTIC": "Sigmoid", "SELECT": "Where", "SELECT_V2": "Where"},
+    "WHERE": "Where of places",
 }
 RESHAPES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 
 
 def kind(operator: Operator) -> str:
-    """An operator as patterns name it."""
+    """An operator as patterns name it, mostly as the schema does: SquaredDifference for SQUARED_DIFFERENCE."""
     if operator.op == "MEAN":
         return "Mean" if operator.scalar(0, "B") else "Mean of fewer axes"
-    return KINDS.get(operator.op, operator.op)
+    return _KINDS.get(operator.op) or operator.op.title().replace("_", "")
 
 
 def is_cast(operator: Operator) -> bool:
@@ -59,13 +48,6 @@ def _full(node: Operator, sizes: Numbers, number: Numbers) -> Numbers:
     return np.full(sizes.ravel().tolist(), number)
 
 
-def _range(node: Operator, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
-    numbers = [start.item(), limit.item(), step.item()]
-    if not numbers[2] or (numbers[1] - numbers[0]) / numbers[2] > MOST_OF_SIZES:
-        raise ValueError("a range of more numbers than a model states")
-    return np.arange(*numbers)
-
-
 EVALUATORS: Mapping[str, Evaluator] = {
     "CAST": lambda node, value: value if is_cast(node) else np.trunc(value).astype(np.int64),
     "CONCATENATION": lambda node, *values: np.concatenate(values, node.scalar(0, "i")),
@@ -73,7 +55,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "FILL": _full,
     "GATHER": lambda node, value, places: value.take(places.reshape(-1)[:64].reshape(places.shape), node.scalar(0, "i")),
     "PACK": lambda node, *values: np.stack(values, node.scalar(1, "i")),
-    "RANGE": _range,
+    "RANGE": lambda node, *numbers: numbers_from(*numbers),
     "RELU": lambda node, value: np.maximum(value, 0),
     "REVERSE_V2": lambda node, value, axes: np.flip(value, axes.ravel().tolist()),
     "REDUCE_PROD": lambda node, value, axes: np.prod(value, tuple(axes.ravel().tolist()), keepdims=bool(node.scalar(0, "B"))),

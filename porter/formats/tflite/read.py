@@ -21,10 +21,11 @@ from porter.filegraph.gathering import gather
 from porter.filegraph.names import expect_values
 from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import least, over_norm, root, unit_of
+from porter.filegraph.tensorflow import read_slice, read_split, read_stack
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, begin, by_numbers, read_nodes, unary
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
-from porter.formats.tflite.constants import EVALUATORS, KINDS, RESHAPES, index_of, is_cast, kind, stated_numbers
+from porter.formats.tflite.constants import EVALUATORS, RESHAPES, index_of, is_cast, kind, stated_numbers
 from porter.formats.tflite.model import IMAGE, Model, Operator, Quantised, Unread, read_model
 from porter.formats.tflite.windows import stored, value_of
 from porter.graph import (
@@ -136,7 +137,7 @@ def _binary(walk: Walk[Operator], node: Operator) -> Read:
             sizes = walk.flow.integers(filled.inputs[0])
             return moves.expand(walk, node, node.inputs[1 - place], sizes) if sizes is not None else None
     unit = unit_of(walk, node) if node.op == "MUL" else None
-    return combine(walk, node, KINDS[node.op], node.inputs) if unit is None else unit
+    return combine(walk, node, kind(node), node.inputs) if unit is None else unit
 
 
 def _concat(walk: Walk[Operator], node: Operator) -> Read:
@@ -162,14 +163,12 @@ def _reduce(walk: Walk[Operator], node: Operator) -> Read:
 
 
 def _slice(walk: Walk[Operator], node: Operator) -> Read:
-    bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.integers(source)) is not None]
-    sizes, before = walk.sizes(node.inputs[0]), walk.flow.nodes[node.inputs[0][0]]
+    """The beginning of a CONCATENATION that is its first value is that value."""
+    before = walk.flow.nodes[node.inputs[0][0]]
     first = walk.sizes(before.inputs[0]) if before.op == "CONCATENATION" and walk.is_value(before.inputs[0]) else None
-    if first and node.op == "SLICE" and bounds == [[0] * len(first), [*first]]:
-        return walk.view(before.inputs[0])  # what stands behind a value is cut off again
-    if sizes is None or len(bounds) < len(node.inputs) - 1 or node.scalar(5, "B"):
-        return None
-    return moves.take(walk, node, node.inputs[0], index_of(node, len(sizes), bounds))
+    if first and node.op == "SLICE" and [walk.flow.integers(each) for each in node.inputs[1:]] == [[0] * len(first), [*first]]:
+        return walk.view(before.inputs[0])
+    return None if node.scalar(5, "B") else read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
 
 
 def _gather(walk: Walk[Operator], node: Operator) -> Read:
@@ -188,22 +187,9 @@ def _reverse(walk: Walk[Operator], node: Operator) -> Read:
 
 
 def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
-    """SPLIT (axis, value), SPLIT_V (value, sizes, axis) and UNPACK."""
-    source = node.inputs[1] if node.op == "SPLIT" else node.inputs[0]
-    place = {"SPLIT": node.inputs[0], "SPLIT_V": node.inputs[-1]}.get(node.op)
-    axis = node.scalar(1, "i") if place is None else walk.flow.number(place)
-    if axis is None:
-        return None
-    if node.op != "SPLIT_V":
-        return moves.split_evenly(walk, node, source, int(axis), len(node.gives), node.op != "UNPACK")
-    sizes = walk.flow.integers(node.inputs[1])
-    return moves.split(walk, node, source, int(axis), sizes) if sizes else None
-
-
-def _pack(walk: Walk[Operator], node: Operator) -> Read:
-    if not all(map(walk.is_value, node.inputs)):
-        return "PACK with a constant"
-    return moves.stack(walk, node, node.inputs, node.scalar(1, "i"))
+    if node.op == "UNPACK":
+        return read_split(walk, node, "Unpack", node.scalar(1, "i"), len(node.gives))
+    return read_split(walk, node, "Split" if node.op == "SPLIT" else "SplitV", 0, len(node.gives))
 
 
 def _softmax(walk: Walk[Operator], node: Operator) -> Read:
@@ -261,8 +247,7 @@ _ACTIVATIONS: Mapping[str, Op] = {
 }
 READERS: Mapping[str, Reader[Operator]] = {
     **{op: always(each) for op, each in _ACTIVATIONS.items()},
-    **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), _binary),
-    **dict.fromkeys(("ADD_N", "MINIMUM", "POW"), _binary),
+    **dict.fromkeys(("ADD", "ADD_N", "SUB", "MUL", "DIV", "MINIMUM", "POW"), _binary),
     **dict.fromkeys(windows.KERNELS, windows.read_conv),
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), windows.read_pool),
     **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), windows.read_pad),
@@ -289,7 +274,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
     "MAXIMUM": _largest,
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),
-    "PACK": _pack,
+    "PACK": lambda walk, node: read_stack(walk, node, node.scalar(1, "i")),
     "PRELU": lambda walk, node: slopes(walk, node, node.inputs[0], node.inputs[1]),
     "RESHAPE": _reshape,
     "REVERSE_V2": _reverse,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from porter.filegraph import moves
+from porter.filegraph import moves, tensorflow
 from porter.filegraph.builder import LARGEST_FLOAT32, Value
 from porter.filegraph.dataflow import Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
-from porter.filegraph.tensorflow import cut_off, nearest_or_linear
-from porter.filegraph.walk import NoOp, Read, Walk
+from porter.filegraph.tensorflow import pads_of
+from porter.filegraph.walk import Read, Walk
 from porter.formats.tflite.model import Operator
 from porter.graph import Conv, ConvTranspose
 from porter.padding import LOWEST, Convention, Pads, Window
@@ -97,7 +96,7 @@ def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
     if held is None or kernel is None or wanted is None or len(wanted) != 4 or len(known) != 4:
         return f"{node.op} to a size that is not stated"
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
-    pads = cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
+    pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
     op = ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held)
     return walk.builder.add(node.name, op, value, tensors=held)
 
@@ -109,21 +108,13 @@ def read_pool(walk: Walk[Operator], node: Operator) -> Read:
     convention = replace(convention, fill=LOWEST) if largest else convention
     value = None
     if largest and before.op == "PADV2" and walk.flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
-        padded = moves.pad(walk, replace(node, name=f"{node.name}:pad"), before.inputs[0], _pads(walk, before), LOWEST)
+        padded = moves.pad(walk, replace(node, name=f"{node.name}:pad"), before.inputs[0], pads_of(walk, before), LOWEST)
         value = padded.value if isinstance(padded, View) else None
     return walk.builder.pool(node.name, value or value_of(walk, node), "max" if largest else "mean", window, convention)
 
 
-def _pads(walk: Walk[Operator], node: Operator) -> Mapping[int, tuple[int, int]]:
-    """Cells before and after, by axis."""
-    table = walk.flow.value(node.inputs[1])
-    if table is None:
-        raise NoOp(f"{node.op} by numbers that the model computes as it runs")
-    return {place: (before, after) for place, (before, after) in enumerate(table.tolist()) if before or after}
-
-
 def read_pad(walk: Walk[Operator], node: Operator) -> Read:
-    pairs, fill = _pads(walk, node), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
+    pairs, fill = pads_of(walk, node), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
     if fill is None:
         return None
     if node.op == "MIRROR_PAD":
@@ -133,9 +124,5 @@ def read_pad(walk: Walk[Operator], node: Operator) -> Read:
 
 def read_resize(walk: Walk[Operator], node: Operator) -> Read:
     linear = node.op == "RESIZE_BILINEAR"
-    known, wanted, first = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1]), 2 if linear else 0
-    if wanted is None or known is None or len(known) != 4 or len(wanted) != 2:
-        return None
-    by = [new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True)]
-    op = nearest_or_linear(node.op, linear, by, bool(node.scalar(first + 1, "B")), bool(node.scalar(first, "B")))
-    return op if isinstance(op, str) else moves.resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
+    ends, half = (bool(node.scalar(field, "B")) for field in ((2, 3) if linear else (0, 1)))
+    return tensorflow.read_resize(walk, node, lambda by: tensorflow.nearest_or_linear(node.op, linear, by, half, ends))

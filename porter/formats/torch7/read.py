@@ -126,13 +126,9 @@ def _window(layer: Layer) -> tuple[Window, Pads]:
     return window, (rows, rows, columns, columns)
 
 
-def _explicit(pads: Pads) -> Convention:
-    return Convention("explicit", pads) if any(pads) else Convention()
-
-
 def _conv(walk: Walk[Layer], layer: Layer) -> Read:
     window, pads = _window(layer)
-    op = Conv(layer.count("nOutputPlane", 0), window, _explicit(pads), layer.count("groups", 1))
+    op = Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
     return walk.builder.conv(layer.name, _value(walk, layer), op, _held(walk, layer, "OIHW"))
 
 
@@ -154,8 +150,7 @@ def _transposed(walk: Walk[Layer], layer: Layer) -> Read:
 def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     """With ceil_mode the last window is left out if it would begin in the pads behind (THNN/generic/SpatialMaxPooling.c)."""
     (window, pads), largest = _window(layer), layer.op.endswith("MaxPooling")
-    convention = _explicit(pads)
-    convention = replace(convention, rounding="ceil") if layer.flag("ceil_mode") else convention
+    convention = Convention.stated(pads, rounding="ceil" if layer.flag("ceil_mode") else "floor")
     if largest:
         return walk.builder.pool(layer.name, _value(walk, layer), "max", window, replace(convention, fill=LOWEST))
     counted = _counts_pads(layer) and any(pads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -143,12 +144,7 @@ def _reduced(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _merged(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(layer: Layer, first: Numbers, *others: Numbers) -> Any:
-        for other in others:
-            first = function(first, other)
-        return first
-
-    return run
+    return lambda layer, *several: reduce(function, several)
 
 
 def _each(function: Callable[..., Any]) -> Callable[..., Any]:
