@@ -15,7 +15,7 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import absolute, combine, negative, slopes, square
 from porter.filegraph.array_products import matmul
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, completed
 from porter.filegraph.gathering import gather
 from porter.filegraph.names import expect_values
@@ -163,12 +163,22 @@ def _reduce(walk: Walk[Operator], node: Operator) -> Read:
 
 
 def _slice(walk: Walk[Operator], node: Operator) -> Read:
-    """The beginning of a CONCATENATION that is its first value is that value."""
-    before = walk.flow.nodes[node.inputs[0][0]]
-    first = walk.sizes(before.inputs[0]) if before.op == "CONCATENATION" and walk.is_value(before.inputs[0]) else None
-    if first and node.op == "SLICE" and [walk.flow.integers(each) for each in node.inputs[1:]] == [[0] * len(first), [*first]]:
-        return walk.view(before.inputs[0])
+    batch = _before_zeros(walk, node) if node.op == "SLICE" else None
+    if batch is not None:
+        return walk.view(batch)
     return None if node.scalar(5, "B") else read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
+
+
+def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
+    """The batch that a SLICE takes of itself and an image of zeros behind it: so onnx2tf pads batches that may be empty."""
+    joined = walk.flow.nodes[node.inputs[0][0]]
+    if joined.op != "CONCATENATION" or joined.scalar(0, "i") or not walk.is_value(joined.inputs[0]):
+        return None
+    batch, *zeros = joined.inputs
+    sizes = walk.sizes(batch) or ()
+    one = all((walk.blank.get(each) or walk.flow.shape(each)) == (1, *sizes[1:]) for each in zeros)
+    bounds = [walk.flow.integers(each) for each in node.inputs[1:]]
+    return batch if one and sizes and bounds == [[0] * len(sizes), [*sizes]] else None
 
 
 def _gather(walk: Walk[Operator], node: Operator) -> Read:
