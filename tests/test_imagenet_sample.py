@@ -9,8 +9,8 @@ import pytest
 import porter
 from porter.base.errors import DownloadError
 from porter.cli.study import study as printed
+from porter.data.classes import Classes
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.pipeline import Feed
 from porter.evaluation.results import Evaluation
 from porter.evaluation.scoring import score

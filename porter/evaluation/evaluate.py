@@ -12,8 +12,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from porter.base.errors import FileError, UsageError
+from porter.data.classes import Classes
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess, Rounding
 from porter.data.statements import fed, in_words

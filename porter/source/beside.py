@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from porter.base.errors import PorterError, UsageError
+from porter.data.classes import recognised
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, Labels, labels_of
-from porter.data.layouts.classes import recognised
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers

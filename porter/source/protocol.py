@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from porter.base.errors import RecipeError, UsageError
+from porter.data.classes import recognised
 from porter.data.labels import Labels, read_labels
-from porter.data.layouts.classes import recognised
 from porter.data.preprocess import Preprocess
 from porter.data.statements import OPTION, in_words, read_preprocess
 from porter.files import AnyPath

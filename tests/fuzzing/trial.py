@@ -16,9 +16,9 @@ from porter.authoring.check.check import check_recipe
 from porter.base.errors import PorterError
 from porter.cli import printing
 from porter.conversion.convert import Conversion
+from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels, read_labels
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.preprocess import open_image
 from porter.data.reading import read_bytes
 from porter.data.statements import read_preprocess

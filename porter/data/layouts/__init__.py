@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.base.errors import FileError, UsageError, escaped
-from porter.data.layouts.classes import Classes, listed
+from porter.data.classes import Classes, listed
 from porter.data.layouts.folders import class_folders, contents, flat_folder, flat_tar, list_photos
 from porter.data.layouts.label_files import devkit_beside, read_label_file, relabelled
 from porter.data.layouts.parquet import parquet

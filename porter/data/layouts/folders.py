@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
-from porter.data.layouts.classes import Classes, folder_labels, why_no_class, wnid_label
+from porter.data.classes import Classes, folder_labels, why_no_class, wnid_label
 from porter.data.layouts.tars import Member
 from porter.data.photos import Bytes, Candidate, Failure, Found, is_photo, why_unread
 
@@ -120,7 +120,7 @@ def class_folders(path: Path, listing: Listing, classes: Classes) -> Found:
     """`val/n01440764/*.JPEG`: the first folder below `path` is the class of every photo in it, at any depth.
 
     Raises:
-        UsageError: see porter.data.layouts.classes.folder_labels.
+        UsageError: see porter.data.classes.folder_labels.
     """
     used = {photo.folder for photo in listing.photos if photo.folder}
     known = folder_labels(used if classes.imagenet else listing.folders, classes, str(path))

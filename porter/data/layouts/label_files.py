@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError
+from porter.data.classes import wnid_label
 from porter.data.labels import imagenet_classes
-from porter.data.layouts.classes import wnid_label
 from porter.data.photos import VALIDATION_IMAGES, Failure, Found, validation_number
 from porter.files.archives import unpack
 

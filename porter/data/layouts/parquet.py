@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from porter.base.errors import escaped
-from porter.data.layouts.classes import Classes, named_labels, wnid_label
+from porter.data.classes import Classes, named_labels, wnid_label
 from porter.data.parquet import Row, read_table
 from porter.data.photos import Candidate, Cell, Found
 
@@ -17,7 +17,7 @@ def parquet(path: Path, files: Sequence[Path], classes: Classes) -> Found:
     A label is a wnid, or a number: of the classes that the file's metadata names, otherwise of the port's classes.
 
     Raises:
-        FileError: a file cannot be read, or see porter.data.layouts.classes.named_labels.
+        FileError: a file cannot be read, or see porter.data.classes.named_labels.
         MissingFramework: pyarrow is not installed.
     """
     candidates = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, cast
 
 from porter.base.errors import FileError, escaped
-from porter.data.layouts.classes import Classes, named_labels, wnid_label
+from porter.data.classes import Classes, named_labels, wnid_label
 from porter.data.photos import Bytes, Candidate, Found, is_photo
 
 _MAGICS = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ\x00": "unxz", b"\x28\xb5\x2f\xfd": "unzstd", b"PK\x03\x04": "unzip"}
@@ -150,7 +150,7 @@ def webdataset(path: Path, shards: Sequence[tuple[Path, list[Member]]], classes:
     above it; where they have other than 1000 classes, the numbers are those of these names.
 
     Raises:
-        FileError: a shard cannot be read, or see porter.data.layouts.classes.named_labels.
+        FileError: a shard cannot be read, or see porter.data.classes.named_labels.
     """
     folder = shards[0][0].parent
     candidates: list[Candidate] = []

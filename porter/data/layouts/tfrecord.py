@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
-from porter.data.layouts.classes import Classes, named_labels, wnid_label
+from porter.data.classes import Classes, named_labels, wnid_label
 from porter.data.photos import Candidate, Found, Sealed
 from porter.data.tfrecord import Example, Record, read_example, records
 
@@ -41,7 +41,7 @@ def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> Found:
     the number of classes.
 
     Raises:
-        FileError: a file cannot be read, it does not say which number a name has, or see porter.data.layouts.classes.named_labels.
+        FileError: a file cannot be read, it does not say which number a name has, or see porter.data.classes.named_labels.
     """
     rows: list[_Row] = []
     for shard in files:

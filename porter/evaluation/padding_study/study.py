@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Unpack
 
 from porter.base.errors import FileError, UsageError
+from porter.data.classes import Classes
 from porter.data.layouts import open_any_photos
-from porter.data.layouts.classes import Classes
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
 from porter.evaluation.measuring import PhotoOptions, read_options

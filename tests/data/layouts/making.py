@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow
 from pyarrow import parquet
 
+from porter.data.classes import Classes
 from porter.data.labels import IMAGENET, Labels, imagenet_classes
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.photos import PhotoSet
 
 WNIDS = [entry.wnid for entry in imagenet_classes()]

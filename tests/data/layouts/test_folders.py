@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from porter.base.errors import FileError, UsageError
+from porter.data.classes import Classes
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.photos import Bytes, Failure, PhotoSet
 from porter.data.reading import read_bytes
 from tests.data.layouts.making import WNIDS, files, opened, table, val

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from porter.base.errors import FileError, UsageError
+from porter.data.classes import Classes
 from porter.data.layouts import open_any_photos, open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure
 from tests.data.layouts.making import IMAGENET_CLASSES, PHOTOS, WNIDS, files, label_of, opened, table, val
 
@@ -78,7 +78,7 @@ import sys
 from pathlib import Path
 from porter.data.labels import IMAGENET, Labels
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
+from porter.data.classes import Classes
 from porter.data.reading import read_bytes
 found = open_photos(Path(sys.argv[1]), classes=Classes(1000, Labels(IMAGENET)))
 read_bytes(found.photos[0].place)

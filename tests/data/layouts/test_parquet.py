@@ -10,9 +10,9 @@ from pyarrow import parquet
 import porter.data.parquet
 from porter.base.errors import FileError, MissingFramework
 from porter.base.package import install
+from porter.data.classes import Classes
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.parquet import read_table
 from porter.data.parquet_footer import row_groups, unpacked_bytes
 from porter.data.photos import Cell, Failure

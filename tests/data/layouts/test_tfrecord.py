@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from porter.base.errors import FileError
+from porter.data.classes import Classes
 from porter.data.crc32c import masked
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.photos import Bytes, Failure
 from porter.data.reading import read_bytes
 from porter.frameworks.tf.runtime import import_tensorflow

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from porter.base.errors import FileError, UsageError
+from porter.data.classes import Classes
 from porter.data.layouts import open_photos
-from porter.data.layouts.classes import Classes
 from porter.data.photos import Failure
 from porter.data.reading import read_bytes
 from tests.data.layouts.making import WNIDS, label_of, opened, shard, val
