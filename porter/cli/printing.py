@@ -213,7 +213,7 @@ def pads(found: PadTable, all_sites: bool, proof: Proof | None) -> list[str]:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
     hidden = len(found.sites) - len(shown)
     more = [f"{hidden} more, without padding: --all shows them"] if hidden else []
-    known = [] if proof is None else [f"this port: {_proof(proof)}"]
+    known = [] if proof is None or found.refused else [f"this port: {_proof(proof)}"]
     return [*table(("site", "source", "destination", "why"), rows), *more, *_refused(found), *known]
 
 
