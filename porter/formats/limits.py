@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 MOST_NODES = 1 << 16
@@ -14,6 +15,8 @@ _NEVER_REFUSED = 64 << 20
 _MOST_VALUES = 1 << 21
 """Lists, objects and values in a JSON: Python takes some 100 bytes for each, and 3 bytes of text may state one. The largest models'
 have a tenth of that."""
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+"""What JSON writes for half of a character of 16 bits and more: two together are one, and a single one is none."""
 
 
 def most_bytes(file_size: int) -> int:
@@ -28,10 +31,13 @@ def read_json(text: str | bytes) -> Any:
     """JSON of a stranger's.
 
     Raises:
-        ValueError: it is no JSON, or has more values than any model's. RecursionError: it is nested too deeply.
+        ValueError: it is no JSON in UTF-8, has half of a character, which no text that is written can hold, or more values than
+            any model's. RecursionError: it is nested too deeply.
     """
-    marks = ("[", "{", ",")
-    stated = sum(text.count(mark) if isinstance(text, str) else text.count(mark.encode()) for mark in marks)
-    if stated > _MOST_VALUES:
+    text = text if isinstance(text, str) else text.decode("utf-8-sig")  # json.loads would take halves of characters
+    if sum(text.count(mark) for mark in ("[", "{", ",")) > _MOST_VALUES:
         raise ValueError(f"it has more than {_MOST_VALUES} values")
-    return json.loads(text)
+    found = json.loads(text)
+    if _HALF.search(text):
+        json.dumps(found, ensure_ascii=False).encode()
+    return found

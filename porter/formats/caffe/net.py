@@ -91,7 +91,7 @@ def read_net(text: str) -> Net:
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
         op, tops = _type_of(layer), layer.words("top")
         if op in _DATA:
-            images.append((tops[0], _cut_to(layer)))
+            images += [(top, _cut_to(layer)) for top in tops[:1]]
             known |= {top: None if place else (IMAGE, 0) for place, top in enumerate(tops)}  # the others are labels
             continue
         if op == "Input":

@@ -47,6 +47,9 @@ from porter.graph import (
 )
 from porter.padding import LOWEST, Convention, Size, Window
 
+_MOST_ONES = 1 << 24
+"""Of a convolution that makes the cells around each channels: it takes 8 bytes for each one and each zero."""
+
 
 def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
     """A net with its weights, of which the path names either. The other has the same name, or is the only one of its kind in the
@@ -64,7 +67,7 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     try:
         net = read_net(bounded(text, MOST_TEXT).decode()) if text else None
         stored = read_blobs(bounded(weights, MOST_BYTES))
-    except (ValueError, OverflowError) as error:
+    except (ValueError, LookupError, OverflowError) as error:
         raise FileError(f"the model is damaged: {str(error)[:300]}", where=str(path), next="fetch both files again") from None
     problem = net.problem if net else f"its layers are in a {NET}, and there is none beside it"
     if text is None or net is None or problem is not None:
@@ -302,6 +305,8 @@ def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: LocalResponseNor
     channels = value.channels
     if size % 2 == 0 or not channels or not value.is_map:
         return "LRN within channels of this shape"
+    if channels * cells**2 > _MOST_ONES:
+        return f"LRN within {channels} channels over {size}x{size} cells"
     kernel = np.tile(np.eye(cells).reshape(cells, 1, size, size), (channels, 1, 1, 1))
     walk.flow.evaluated[f"{layer.name}:cells"] = kernel
     conv = Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)

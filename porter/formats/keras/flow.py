@@ -321,7 +321,7 @@ def _shape_of(model: Mapping[str, Any]) -> tuple[int | None, ...]:
         first = layers[0] if layers else None
         if "input_layers" in stated:
             start = parse_references(stated["input_layers"])[0].layer
-            first = next(layer for layer in layers if _name(layer) == start)
+            first = next((layer for layer in layers if _name(layer) == start), None)
         if first is not None and (shape := _shape_of(first)):
             return shape
     shape = next((stated[key] for key in _SHAPES if stated.get(key)), ())

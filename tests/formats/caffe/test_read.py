@@ -13,6 +13,7 @@ import pytest
 
 import porter
 from porter.base.errors import FileError
+from porter.filegraph.file_graph import Foreign
 from porter.formats.caffe.text import parse
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
@@ -157,6 +158,7 @@ def test_what_divides_the_sums_of_a_norm(factor: float, tmp_path: Path) -> None:
         ("no begin", NET + "}", "a message ends that has not begun"),
         ("no word", NET.replace('"conv1"', '"conv1', 1), "is no protobuf text"),
         ("oldest", 'layers { layer { name: "a" type: "relu" } bottom: "d" top: "a" }', "first format"),
+        ("no image", NET.replace('input: "data"', 'layer { type: "Data" }'), "reads 'data', which no layer before it gives"),
         ("no weights", NET.replace('name: "dw"', 'name: "dwise"'), "'dwise' of the net has 1 blobs, and the weights have 0"),
     ],
 )  # fmt: skip
@@ -173,6 +175,13 @@ def test_a_kernel_of_other_axes_is_one_error(layer: str, shape: tuple[int, ...],
     file = write_caffe(tmp_path / "model", NET.replace("dim: [1, 3, 33, 38]", ""), stored)
     with pytest.raises(FileError, match=rf"blob 0 of layer '{layer}' has shape \[{shape[0]}.*no kernel of"):
         read_checkpoint(file)
+
+
+@pytest.mark.parametrize("size", [0, -3, 65, 32767])
+def test_a_norm_over_more_cells_than_memory_holds_is_not_read(size: int, tmp_path: Path) -> None:
+    net = NET.replace("local_size: 5", f"local_size: {size} norm_region: WITHIN_CHANNEL")
+    graph = read_checkpoint(write_caffe(tmp_path / "model", net, blobs(NET))).graph
+    assert graph is not None and isinstance(graph.by_name["lrn"].op, Foreign)
 
 
 def test_weights_without_their_net_and_a_net_without_its_weights(tmp_path: Path) -> None:
