@@ -202,18 +202,20 @@ def _table(image: Image, tree: int, heap: int) -> Iterator[tuple[bytes, str, int
     """The links of a group: a B-tree's leaves are tables, whose names are in a local heap."""
     image.signed(heap, b"HEAP")
     size, _, start = image.unpack("<QQQ", heap + 8)
-    names = image.cut(start, size)
+    end_of_names = start + size
+    if end_of_names > len(image.data):
+        raise ValueError(f"the names at byte {start} end behind the file")
     for node in leaves(image, tree, 0, 8):
         image.signed(node[1], b"SNOD")
         (count,) = image.unpack("<H", node[1] + 6)
         image.count(count)
         for place in range(count):
             offset, address, cached = image.unpack("<QQI", node[1] + 8 + 40 * place)
-            end = names.find(b"\0", offset)
+            end = image.data.find(b"\0", start + offset, end_of_names)
             if end < 0:
                 raise ValueError(f"a name at byte {start + offset} has no end")
-            image.count(0, end - offset)
-            yield names[offset:end], _LINKS[_SOFT if cached == 2 else 0], address
+            image.count(0, end - start - offset)
+            yield image.data[start + offset : end], _LINKS[_SOFT if cached == 2 else 0], address
 
 
 def leaves(image: Image, address: int, kind: int, key: int) -> Iterator[tuple[bytes, int]]:

@@ -236,13 +236,16 @@ def _assembled(values: Values, dtype: np.dtype[np.generic]) -> Array:
     if tree == NOWHERE:
         raise Unreadable("has no values: it was never written")
     size = math.prod(chunk) * values.item_bytes
-    found, seen = np.empty(values.shape, dtype), set()
+    found, seen, packed = np.empty(values.shape, dtype), set(), 0
     for key, start in leaves(image, tree, 1, 8 * len(chunk) + 16):
         length, skipped, *offsets = struct.unpack_from(f"<II{len(chunk)}Q", key)
         # Keras's own are smaller than what they unpack to, or as large.
         if length > 2 * size + _SMALL or tuple(offsets) in seen or any(map(int.__mod__, offsets, chunk)):
             raise ValueError(f"'{values.node.name}' has a chunk at {offsets} of {length} bytes, or has it twice")
         seen.add(tuple(offsets))
+        packed += length
+        if packed > len(image.data):
+            raise ValueError(f"the chunks of '{values.node.name}' lie over each other")
         part = np.frombuffer(_unpacked(values, image.cut(start, length), skipped, size), dtype).reshape(chunk)
         held = found[tuple(slice(offset, offset + step) for offset, step in zip(offsets, chunk, strict=True))]
         if held.size == 0:

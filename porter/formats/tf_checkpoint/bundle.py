@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from porter.base.dtypes import Array
+from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import expect_varint
 from porter.formats.tf_checkpoint.crc32c import masked_crc32c
 from porter.formats.tf_checkpoint.messages import Entry, Extents, entry_of, sorted_fields
@@ -23,10 +24,13 @@ def read_index(index: memoryview, count: int) -> dict[bytes, Entry]:
     Raises:
         ValueError: it is damaged, or of a version that porter does not read.
     """
-    entries: dict[bytes, Entry] = {}
+    entries, slices = dict[bytes, Entry](), 0
     for key, value in read_table(index):
         if key:
-            entries[key] = entry_of(value)
+            entries[key] = entry = entry_of(value)
+            slices += len(entry.slices)
+            if slices > MOST_NODES:  # each has an entry of its own
+                raise ValueError(f"its tensors have more than {MOST_NODES} slices")
             continue
         header = sorted_fields(value)
         if header.number(1) != count:

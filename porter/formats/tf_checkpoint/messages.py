@@ -78,16 +78,23 @@ def signed(number: int) -> int:
 def shape_of(data: memoryview) -> Shape:
     """A TensorShapeProto."""
     stated = sorted_fields(data)
-    sizes = tuple(signed(sorted_fields(axis).number(1)) for axis in stated.contents.get(2, []))
-    if stated.number(3) or len(sizes) > _MOST_AXES or min(sizes, default=0) < 0:
-        raise ValueError(f"a tensor has the shape {sizes[:_MOST_AXES]}")
+    sizes = tuple(signed(axis.number(1)) for axis in _axes(stated, 2))
+    if stated.number(3) or min(sizes, default=0) < 0:
+        raise ValueError(f"a tensor has the shape {sizes}")
     return sizes
 
 
 def extents_of(data: memoryview) -> Extents:
     """A TensorSliceProto."""
-    found = [sorted_fields(extent) for extent in sorted_fields(data).contents.get(1, [])]
+    found = _axes(sorted_fields(data), 1)
     return tuple((signed(extent.number(1)), signed(extent.number(2)) if 2 in extent.numbers else None) for extent in found)
+
+
+def _axes(stated: Fields, field: int) -> list[Fields]:
+    parts = stated.contents.get(field, [])
+    if len(parts) > _MOST_AXES:
+        raise ValueError(f"a tensor has {len(parts)} axes, more than {_MOST_AXES}")
+    return list(map(sorted_fields, parts))
 
 
 def entry_of(data: memoryview) -> Entry:

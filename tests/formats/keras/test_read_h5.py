@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -324,6 +325,25 @@ def test_a_chunk_that_is_damaged_is_refused(tmp_path: Path) -> None:
         packed = made.id.read_direct_chunk((0,) * KERNEL.ndim)[1]
         made.id.write_direct_chunk((0,) * KERNEL.ndim, packed[:-4] + bytes(4))  # its checksum
     refused(path, "cut short or damaged")
+
+
+def test_chunks_that_lie_over_each_other_are_not_unpacked_again_and_again(tmp_path: Path) -> None:
+    """A key of the B-tree has a chunk's length, which filters it skips, its place in the array and in an element."""
+    path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
+    with h5py.File(path, "a") as file:
+        del file["c/c/kernel:0"]
+        made = file["c/c"].create_dataset("kernel:0", shape=(40,), dtype="f4", chunks=(1,), compression="gzip")
+        for place in range(40):
+            made.id.write_direct_chunk((place,), zlib.compress(np.float32(place).tobytes()))
+    data, packed = bytearray(path.read_bytes()), zlib.compress(bytes(4))
+    for place in range(40):
+        at = data.index(struct.pack("<IIQQ", len(zlib.compress(np.float32(place).tobytes())), 0, place, 0))
+        struct.pack_into("<I", data, at, len(data) // 10)
+        struct.pack_into("<Q", data, at + 24, len(data))
+    data += packed + bytes(len(data))
+    struct.pack_into("<Q", data, 40, len(data))  # where the file ends
+    path.write_bytes(data)
+    refused(path, "the chunks of '/c/c/kernel:0' lie over each other")
 
 
 def test_compressed_weights_are_read(tmp_path: Path) -> None:

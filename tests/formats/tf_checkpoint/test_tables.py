@@ -140,6 +140,10 @@ DAMAGED = {
     "more than 65536 entries, or more than 67108864 bytes of keys": table(
         [HEADER, *((LONG + bytes([place >> 8, place & 255]), b"") for place in range(1000))]
     ),
+    "a tensor has 33 axes, more than 32": table([HEADER, entry(shape=(1,) * 33)]),
+    "its tensors have more than 65536 slices": table(
+        [HEADER, *((key, entry()[1] + b"\x3a\x02\x0a\0" * 40_000) for key in (b"a", b"b"))]
+    ),
     "a compressed block copies what is before it": table([HEADER, entry()], packed=b"\x08\x01\x05"),
 }
 
