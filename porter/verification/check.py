@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -85,25 +86,26 @@ class Check:
             yield replace(self, fed=taken)
 
     def batches(self, sizes: Sizes) -> dict[Dtype, list[Array]]:
-        """For each number type, the images of each size, N x C x H x W: one at a time, so that no more values are held, unless they
-        are small. The number type that decides what the function is has `images` of a size; another has two like photos, because
-        noise makes a network round as it never does on what it is for.
+        """For each number type, the images of each size, N x C x H x W: as many at a time as have no more values than one of the
+        largest size, and more if they are small. The number type that decides what the function is has `images` of a size; another
+        has two like photos, because noise makes a network round as it never does on what it is for.
 
         The limit in float32 is for several images together: for one image with few logits, rounding exceeds it by chance.
         """
-        batches: dict[Dtype, list[Array]] = {}
-        for dtype in self.dtypes:
-            decides = dtype == "float64" or "float64" not in self.dtypes
-            batches[dtype] = [batch for size in sizes.of(dtype) for batch in self._batches(size, decides)]
-        return batches
+        graph = self.port.graph
+        wanted = {dtype: sizes.of(dtype) for dtype in self.dtypes}
+        values = {size: sum(map(numbers, shapes(graph, size).values())) for size in dict.fromkeys(chain(*wanted.values()))}
+        return {dtype: [batch for size in wanted[dtype] for batch in self._batches(dtype, size, values)] for dtype in wanted}
 
-    def _batches(self, size: tuple[int, int], decides: bool) -> list[Array]:
-        channels, least = self.port.record.input.channels, self.images if decides else 2
-        enough = -(-_NUMBERS // (channels * size[0] * size[1]))
-        each = sum(map(numbers, shapes(self.port.graph, size).values()))
+    def _batches(self, dtype: Dtype, size: tuple[int, int], values: Mapping[tuple[int, int], int]) -> list[Array]:
+        """Args: values: so many numbers an image's values are, at each size."""
+        decides = dtype == "float64" or "float64" not in self.dtypes
+        channels, least, each = self.port.record.input.channels, self.images if decides else 2, values[size]
+        enough = _enough(channels, size)
         count = max(least, min(enough, _MOST_IMAGES, _MOST_VALUES // each))
         images = make_telling(size, count, channels, self.fed, self.rough if decides else SMOOTH)
-        return np.array_split(images, count if enough <= least else min(count, max(2, -(-count * each // _HELD))))
+        held, fewest = (max(values.values()), 1) if enough <= least else (_HELD, 2)
+        return np.array_split(images, min(count, max(fewest, -(-count * each // held))))
 
     def against(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:
         """Compares the port with a source in each number type; on more images if the source shows little but its outputs, or is
@@ -153,7 +155,7 @@ class Check:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""
         known = [batch for batch in batches if batch.shape == batches[0].shape]
         _, channels, *size = batches[0].shape
-        if len(known[0]) == 1:
+        if len(known[0]) == 1 or _enough(channels, size) <= self.images:
             return []
         count = min(_POOL // math.prod(batches[0].shape[1:]), 8 * _MOST_IMAGES)
         pool = np.array_split(make_images((size[0], size[1]), count, channels, self.fed, seed=1), -(-count // len(known[0])))
@@ -172,6 +174,11 @@ class Check:
     def verdict(self, source: Source, sizes: Sizes) -> Verdict:
         """The comparison with a source on the inputs of this check."""
         return Verdict(self.against(source, sizes), self.fed, rounding=self.port.record.rounding)
+
+
+def _enough(channels: int, size: Sequence[int]) -> int:
+    """The number of images that have `_NUMBERS`."""
+    return -(-_NUMBERS // (channels * math.prod(size)))
 
 
 def _is_chaotic(parities: Sequence[Parity], source: Source, batches: Mapping[Dtype, Sequence[Array]]) -> bool:
