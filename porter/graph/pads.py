@@ -15,7 +15,7 @@ from porter.padding import Convention
 class Pad(BaseModel):
     """The decision at one padding site."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     site: str
     source: str

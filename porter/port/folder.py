@@ -49,7 +49,7 @@ ORDER = (
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]

@@ -78,7 +78,7 @@ _REPLACED = {"preprocess": "it is called 'protocol'", "files": _ROW, "published"
 class Section(BaseModel):
     """A mapping of a recipe."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Document(Section):
