@@ -11,11 +11,11 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks.tf.archive import save
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, keep_constants, tensorflow_device
-from porter.frameworks.tf.write import save
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel

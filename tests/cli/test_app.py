@@ -347,14 +347,28 @@ TENSORS_ONLY = [
 ]
 
 
+@pytest.mark.parametrize(("destination", "file"), [("torch", "model.safetensors"), ("tf", "model.keras")])
 @pytest.mark.parametrize(("variant", "zoo", "suffix"), TENSORS_ONLY)
-def test_converting_to_torch_without_a_check_imports_no_framework(
-    variant: str, zoo: str, suffix: str, weights_file: WeightsMaker, tmp_path: Path
+def test_converting_without_a_check_imports_no_framework(
+    variant: str, zoo: str, suffix: str, destination: str, file: str, weights_file: WeightsMaker, tmp_path: Path
 ) -> None:
     weights = weights_file(variant, zoo, suffix)
-    arguments = ("convert", variant, "--from", zoo, "--to", "torch", "--no-check", "--weights", weights)
+    arguments = ("convert", variant, "--from", zoo, "--to", destination, "--no-check", "--weights", weights)
     assert not imported_by(*arguments, "--out", tmp_path / "p") & {"torch", "triton", "tensorflow", "keras"}
-    assert (tmp_path / "p" / "model.safetensors").exists()
+    assert (tmp_path / "p" / file).exists()
+
+
+def test_without_tensorflow_a_keras_port_is_written_and_not_checked(
+    cli: Cli, tmp_path: Path, weights_file: WeightsMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("tensorflow", "keras"):
+        monkeypatch.setitem(sys.modules, name, None)
+    weights = weights_file("mobilenet_v2", "torchvision", ".pth")
+    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "tf", "--weights", weights, "--out", tmp_path / "p")
+    ran = cli(*arguments)
+    assert ran.status == 0 and (tmp_path / "p" / "model.keras").exists()
+    assert json.loads((tmp_path / "p" / "port.json").read_text())["check"].startswith("skipped: TensorFlow cannot be imported")
+    assert cli(*arguments, "--overwrite", "--check").status == 2
 
 
 def test_converting_only_weights_imports_no_reader_of_graphs(weights_file: WeightsMaker, tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 from porter.base.errors import GraphError
 from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.maker import LayerMaker
+from porter.frameworks.tf.statement import Symbol
 from porter.graph import Op, ops
 
 CHANNELS_LAST = (1, 2, 0)
 """For each axis of a map in Keras its place in porter's order."""
 
 
-def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     """Keras's Reshape, which finds one open size, and Permute.
 
     Raises:
@@ -28,70 +29,70 @@ def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Any
             raise GraphError("Keras reshapes two open sizes for one input size only", where=name, next="give an --input-size")
         kind = "Reshape" if reshapes else "Permute"
         config = {"target_shape": numbers} if reshapes else {"dims": tuple(1 + axis for axis in numbers)}
-        value = maker.layer(kind, name if place == len(steps) else maker.name(f"{name}_{kind.lower()}"), **config)(value)
-    return value if steps else maker.layer("Identity", name)(value)
+        value = maker.layer(kind, name if place == len(steps) else maker.name(f"{name}_{kind.lower()}"), value, **config)
+    return value if steps else maker.layer("Identity", name, value)
 
 
-def _matmul(maker: LayerMaker, op: ops.MatMul, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _matmul(maker: LayerMaker, op: ops.MatMul, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     first, second = inputs
     if op.transpose:
         second = maker.operation("swapaxes", maker.name(f"{name}_turned"), second, -1, -2)
     return maker.operation("matmul", name, first, second)
 
 
-def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     """A Keras MultiHeadAttention would hold the dense layers around it too."""
     parts = list(inputs)
     if len(inputs) == 1:
-        width = inputs[0].shape[-1] // 3
+        width = inputs[0].size(-1) // 3
         parts = [
-            maker.named(inputs[0][..., width * place : width * (place + 1)], maker.name(f"{name}_{part}"))
+            maker.part(inputs[0], (..., slice(width * place, width * (place + 1))), maker.name(f"{name}_{part}"))
             for place, part in enumerate(("query", "key", "value"))
         ]
     axes = inputs[0].ndim - 1
     turn = (*range(1, axes - 1), axes, axes - 1, axes + 1)
     heads = []
     for value, part in zip(parts, ("queries", "keys", "values"), strict=True):
-        target = (*(-1 if size is None else size for size in value.shape[1:-1]), op.heads, value.shape[-1] // op.heads)
-        split = maker.layer("Reshape", maker.name(f"{name}_{part}_of_heads"), target_shape=target)(value)
-        heads.append(maker.layer("Permute", maker.name(f"{name}_{part}"), dims=turn)(split))
+        target = (*(-1 if size is None else size for size in value.shape[1:-1]), op.heads, value.size(-1) // op.heads)
+        split = maker.layer("Reshape", maker.name(f"{name}_{part}_of_heads"), value, target_shape=target)
+        heads.append(maker.layer("Permute", maker.name(f"{name}_{part}"), split, dims=turn))
     query, key, value = heads
     products = _matmul(maker, ops.MatMul(transpose=True), maker.name(f"{name}_products"), [query, key], False)
     scaled = LAYERS[ops.Affine](maker, ops.Affine((op.scale,), (0.0,)), maker.name(f"{name}_scaled"), [products])
-    shares = maker.layer("Softmax", maker.name(f"{name}_shares"), axis=-1)(scaled)
+    shares = maker.layer("Softmax", maker.name(f"{name}_shares"), scaled, axis=-1)
     mixed = maker.operation("matmul", maker.name(f"{name}_mixed"), shares, value)
-    turned = maker.layer("Permute", maker.name(f"{name}_turned"), dims=turn)(mixed)
-    target = (*(-1 if size is None else size for size in turned.shape[1:-2]), turned.shape[-2] * turned.shape[-1])
-    return maker.layer("Reshape", name, target_shape=target)(turned)
+    turned = maker.layer("Permute", maker.name(f"{name}_turned"), mixed, dims=turn)
+    target = (*(-1 if size is None else size for size in turned.shape[1:-2]), turned.size(-2) * turned.size(-1))
+    return maker.layer("Reshape", name, turned, target_shape=target)
 
 
-def _crop_axis(maker: LayerMaker, op: ops.CropAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _crop_axis(maker: LayerMaker, op: ops.CropAxis, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     cells = slice(op.before, -op.after or None, op.step)
-    return maker.named(inputs[0][(*[slice(None)] * (1 + op.axis), cells)], name)
+    return maker.part(inputs[0], (*[slice(None)] * (1 + op.axis), cells), name)
 
 
-def _pad_axis(maker: LayerMaker, op: ops.PadAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _pad_axis(maker: LayerMaker, op: ops.PadAxis, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     width = [(op.before, op.after) if axis == 1 + op.axis else (0, 0) for axis in range(inputs[0].ndim)]
     return maker.operation("pad", name, inputs[0], tuple(width), constant_values=op.fill)
 
 
-def _reduce_axis(maker: LayerMaker, op: ops.ReduceAxis, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _reduce_axis(maker: LayerMaker, op: ops.ReduceAxis, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     return maker.operation(op.function, name, inputs[0], axis=1 + op.axis)
 
 
-def _multiply_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _multiply_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     """A product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
     return _product(maker, op.sizes, name, inputs[0], of_map)
 
 
-def _add_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _add_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     """The array is its product with ones."""
     ones = maker.operation("ones_like", maker.name(f"{name}_ones"), inputs[0])
     array = _product(maker, op.sizes, name, ones, of_map)
     return LAYERS[ops.Add](maker, ops.Add(), maker.name(f"{name}_sum"), [inputs[0], array])
 
 
-def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Any, of_map: bool) -> Any:
+def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Symbol, of_map: bool) -> Symbol:
     sizes = [sizes[axis] for axis in CHANNELS_LAST] if of_map else sizes
     for axis, (size, own) in enumerate(zip(sizes, value.shape[1:], strict=True), 1):
         if size not in (1, own):
@@ -99,22 +100,22 @@ def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Any, of_
     letters = "abcdefgh"[: len(sizes)]
     held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1)
     equation = f"z{letters},{held}->z{letters}"
-    return maker.layer("EinsumDense", name, equation=equation, output_shape=tuple(value.shape[1:]))(value)
+    return maker.layer("EinsumDense", name, value, equation=equation, output_shape=tuple(value.shape[1:]), bias_axes=None)
 
 
-def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Any], of_map: bool) -> Any:
+def _tokens(maker: LayerMaker, op: ops.Tokens, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     value = inputs[0]
     cell = maker.operation("max", maker.name(f"{name}_cell"), value, axis=1, keepdims=True)
     ones = maker.operation("ones_like", maker.name(f"{name}_ones"), cell)
-    tokens = _product(maker, (op.count, value.shape[2]), name, ones, False)
-    return maker.layer("Concatenate", maker.name(f"{name}_joined"), axis=1)([tokens, value])
+    tokens = _product(maker, (op.count, value.size(2)), name, ones, False)
+    return maker.layer("Concatenate", maker.name(f"{name}_joined"), [tokens, value], axis=1)
 
 
-ARRAYS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Any], bool], Any]] = {
+ARRAYS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Symbol], bool], Symbol]] = {
     ops.Rearrange: _rearrange,
     ops.MatMul: _matmul,
     ops.Attention: _attention,
-    ops.Join: lambda maker, op, name, inputs, of_map: maker.layer("Concatenate", name, axis=1 + op.axis)(inputs),
+    ops.Join: lambda maker, op, name, inputs, of_map: maker.layer("Concatenate", name, inputs, axis=1 + op.axis),
     ops.CropAxis: _crop_axis,
     ops.PadAxis: _pad_axis,
     ops.ReduceAxis: _reduce_axis,

@@ -1,97 +1,113 @@
-"""A Keras functional model from a plan, with its weights."""
+"""A Keras functional model from a plan, with its weights: what is stated is called in Keras."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
 from typing import Any
 
-from porter.base.dtypes import Array, Dtype
-from porter.base.errors import GraphError, MappingError
-from porter.filegraph.names import Names
+from porter.base.dtypes import Array, Dtype, cast
+from porter.base.errors import GraphError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import Tensors
-from porter.frameworks.tf.arrays import ARRAYS
-from porter.frameworks.tf.layers import LAYERS
-from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names, variable_name
-from porter.frameworks.tf.maker import LayerMaker
+from porter.frameworks.tf.config import MODEL_NAME
+from porter.frameworks.tf.model import state_model
+from porter.frameworks.tf.operations import SINCE
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import import_keras, tensorflow_device
-from porter.frameworks.tf.sites import windowed
-from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, tensor_shapes
+from porter.frameworks.tf.statement import Call, Statement, Symbol
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
-from porter.padding import ANY
-
-POOLS = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
-"""The Keras classes of pools."""
 
 
 def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
-    """A `keras.Model` from N×H×W×C to the graph's outputs, maps N×H×W×C too; several are a list. It has only built-in layers.
+    """A `keras.Model` of what `state_model` states; several outputs are a list.
 
-    With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns are free. Weights are
-    cast to `dtype`; the caller checks whether they fit its range. `batches` is left out, because Keras keeps no such count.
+    Weights are cast to `dtype`; the caller checks whether they fit its range.
 
     Raises:
-        MappingError: `tensors` and the graph do not cover each other, or a shape differs.
-        GraphError: a node with weights does not lead to the output.
+        MappingError, GraphError: as `state_model`; or the chain of layers is too deep, or this version of Keras lacks one.
         MissingFramework: TensorFlow or Keras is not installed.
         UsageError: no such device.
     """
-    _expect_cover(tensor_shapes(plan.graph), tensors)
+    statement = state_model(plan, tensors, layers, dtype)
     with import_tensorflow().device(tensorflow_device(device)):
-        model, values = _connect(plan, tensors, layers, dtype)
+        model, values = _connect(statement)
     arrays = {path for path, shape in plan.graph.open_shapes.items() if not is_map(shape)}
     attach_runner(model, values, device, arrays=arrays)
     return model
 
 
-def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
-    wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
-    given = {f"{path}:{role}": array.shape for path, roles in tensors.items() for role, array in roles.items() if role != "batches"}
-    expect_cover(wanted.keys() - given.keys(), given.keys() - wanted.keys())
-    for name, shape in wanted.items():
-        if given[name] != shape:
-            raise MappingError(f"expected shape {shape}, got {given[name]}", where=name)
-
-
-def _connect(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> tuple[Any, dict[str, Any]]:
+def _connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
     """The model with its weights, and the symbolic value of every path."""
-    keras, graph = import_keras(), plan.graph
-    names, shapes = layer_names(graph, layers), tensor_shapes(graph)
-    weights = {names[path]: _variables(graph, graph.by_path[path], tensors[path], shapes[path]) for path in shapes}
-    maker = LayerMaker(dtype, Names(names.values()), weights)
-    rows, columns = plan.only_size or ANY
-    source = keras.Input((rows, columns, graph.channels), dtype=dtype, name=maker.name(INPUT))
-    values = {INPUT: source}
-    for node in graph.nodes:
-        values[node.path] = _apply(maker, plan, node, names[node.path], [values[path] for path in node.inputs])
-    outputs = [values[path] for path in graph.outputs]
+    keras, caller = import_keras(), _Caller(statement)
+    for call in statement.calls:
+        caller.call(call)
+    values = {path: caller.results[symbol.call] for path, symbol in statement.values.items()}
+    outputs = [values[path] for path in statement.outputs]
     try:
-        model = keras.Model(source, outputs if graph.further else outputs[0], name="port")
-    except RecursionError:  # keras/src/ops/function.py, _build_map_helper; load_model would end in it, too
-        raise GraphError(
-            f"Keras follows a model by a call for each layer, and a chain of {len(graph.nodes)} layers is too deep for Python",
-            next="fold the norms (--fold-bn), or port it to torch or onnx",
-        ) from None
-    maker.restore_initializers()
-    held = {id(variable) for variable in model.variables}
-    for path in shapes:
-        if any(id(variable) not in held for variable in maker.made[names[path]].variables):
-            raise GraphError("its weights do not lead to the output", where=path)
+        model = keras.Model(caller.results[0], outputs if statement.several else outputs[0], name=MODEL_NAME)
+    except RecursionError:  # keras/src/ops/function.py, _build_map_helper
+        raise statement.too_deep() from None
+    caller.restore_initializers()
     return model, values
 
 
-def _variables(graph: Graph, node: Node, tensors: Mapping[str, Array], roles: Collection[str]) -> dict[str, Array]:
-    """The tensors of a node by the names of its layer's variables, as views where possible."""
-    return {variable_name(node.op, role): from_canonical(graph, node, role, tensors[role]) for role in roles}
+class _Caller:
+    """Makes layers and operations in Keras, and calls them.
 
+    No layer holds other numbers before its weights, because TensorFlow keeps the memory that it has had.
+    """
 
-def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[Any]) -> Any:
-    """The value of a node. If it has tensors, the layer called `name` holds them."""
-    if isinstance(node.op, Conv | MaxPool | AvgPool):
-        kind = keras_class(plan.graph, node) or POOLS[type(node.op)]
-        return windowed(maker, node.op, kind, name, plan.realisations[node.path], inputs[0])
-    if type(node.op) in ARRAYS:
-        return ARRAYS[type(node.op)](maker, node.op, name, inputs, is_map(plan.graph.open_shapes[node.inputs[0]]))
-    return LAYERS[type(node.op)](maker, node.op, name, inputs)
+    def __init__(self, statement: Statement) -> None:
+        self.results: list[Any] = []
+        self._statement = statement
+        self._initializers: list[tuple[Any, str, Any]] = []
+
+    def call(self, call: Call) -> None:
+        made = self._made(call)
+        weights = self._statement.weights.get(call.name, {}) if call.is_layer else {}
+        late = {variable: array for variable, array in weights.items() if not self._begins_with(made, call, variable, array)}
+        arguments, options = self._filled(call.arguments), {key: self._filled(value) for key, value in call.options.items()}
+        self.results.append(made.output if call.kind == "InputLayer" else made(*arguments, **options))
+        for variable, array in late.items():
+            held = getattr(made, variable)
+            held.assign(self._numbers(array, held.shape, held.dtype))
+
+    def _made(self, call: Call) -> Any:
+        kind = getattr(import_module(call.module), call.kind, None)
+        if kind is None:
+            message = f"this version of Keras has no {call.kind}"
+            raise GraphError(message, where=call.name, next=f"install Keras {SINCE.get(call.kind, '3.5')} or later")
+        if call.is_layer:
+            return kind(**{"dtype": self._statement.dtype, **call.config}, name=call.name)
+        made = kind(**call.config)
+        made.name = call.name  # the classes of operations take one since Keras 3.11
+        return made
+
+    def _filled(self, value: Any) -> Any:
+        """An argument with Keras's own values for symbols."""
+        if isinstance(value, Symbol):
+            return self.results[value.call]
+        return type(value)(map(self._filled, value)) if isinstance(value, list | tuple) else value
+
+    def _begins_with(self, layer: Any, call: Call, variable: str, array: Array) -> bool:
+        """Has a variable begin with its numbers instead of random ones; False if its class makes it of ones in any case."""
+        of_channels = call.kind == "DepthwiseConv2D" and variable == "kernel"
+        attribute = "depthwise_initializer" if of_channels else f"{variable}_initializer"
+        if not hasattr(layer, attribute):
+            return False
+        self._initializers.append((layer, attribute, getattr(layer, attribute)))
+        setattr(layer, attribute, partial(self._numbers, array))
+        return True
+
+    def _numbers(self, array: Array, shape: tuple[int, ...], dtype: Dtype) -> Any:
+        if dtype != "float64":  # TensorFlow widens in its own memory
+            array = cast(array, dtype, self._statement.dtype, allow_overflow=True)
+        return import_tensorflow().cast(array, dtype)
+
+    def restore_initializers(self) -> None:
+        """Gives the layers Keras's own initializers again, for their configs."""
+        for layer, attribute, initializer in self._initializers:
+            setattr(layer, attribute, initializer)

@@ -29,8 +29,8 @@ from porter.formats.keras.resizing import resize_of
 from porter.formats.keras.scaling import numbers_in, statistics
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.keras_operations import activate, cosine, is_operated, operate, plain, product, rectified, total
-from porter.frameworks.tf.resizing import keras_do, resized
+from porter.frameworks.tf.keras_operations import activate, cosine, is_operated, keras_do, operate, plain, product, rectified, total
+from porter.frameworks.tf.resizing import resized
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
 from porter.graph import INPUT

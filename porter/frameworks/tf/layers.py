@@ -13,26 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.errors import GraphError
 from porter.formats.keras.activations import ACTIVATIONS
 from porter.formats.tensorflow import has_cubic_shares
 from porter.frameworks.tf.maker import LayerMaker
-from porter.frameworks.tf.resizing import keras_do, resized
-from porter.frameworks.tf.runtime import import_keras
+from porter.frameworks.tf.resizing import resized
+from porter.frameworks.tf.statement import Symbol
 from porter.graph import Op, ops
 
-_Spelling = Callable[[LayerMaker, Any, str, list[Any]], Any]
+_Spelling = Callable[[LayerMaker, Any, str, list[Symbol]], Symbol]
 _Config = Callable[[Any], Mapping[str, Any]]
 
 
 def _layer(kind: str, config: _Config = lambda op: {}) -> _Spelling:
     """A layer of one value, with the arguments that an op gives it."""
-    return lambda maker, op, name, inputs: maker.layer(kind, name, **config(op))(inputs[0])
+    return lambda maker, op, name, inputs: maker.layer(kind, name, inputs[0], **config(op))
 
 
 def _spatial(kind: str, config: _Config) -> _Spelling:
     """As `_layer`, for one over maps."""
-    return lambda maker, op, name, inputs: maker.spatial(kind, name, **config(op))(inputs[0])
+    return lambda maker, op, name, inputs: maker.spatial(kind, name, inputs[0], **config(op))
 
 
 def _operation(function: str, arguments: Callable[[Any], tuple[float, ...]] = lambda op: ()) -> _Spelling:
@@ -48,27 +47,22 @@ def _norm(op: Any) -> Mapping[str, Any]:
     return {"axis": -1, "epsilon": op.epsilon, "scale": op.scale, "center": op.center}
 
 
-def _rms_norm(maker: LayerMaker, op: ops.RmsNorm, name: str, inputs: list[Any]) -> Any:
+def _rms_norm(maker: LayerMaker, op: ops.RmsNorm, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras's layer always has a scale."""
-    if not hasattr(import_keras().layers, "RMSNormalization"):
-        raise GraphError("this version of Keras has no RMSNormalization", where=name, next="install Keras 3.9 or later")
     if not op.scale:
         return maker.operation("rms_normalization", name, inputs[0], axis=-1, epsilon=op.epsilon)
-    layer = maker.layer("RMSNormalization", name, axis=-1, epsilon=op.epsilon)
-    value = layer(inputs[0])
-    maker.fill(layer, "scale")
-    return value
+    return maker.layer("RMSNormalization", name, inputs[0], axis=[-1], epsilon=op.epsilon)
 
 
-def _activation(function: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any]) -> Any:
-    return maker.layer("Activation", name, activation=function)(inputs[0])
+def _activation(function: str, maker: LayerMaker, op: Op, name: str, inputs: list[Symbol]) -> Symbol:
+    return maker.layer("Activation", name, inputs[0], activation=function)
 
 
-def _merge(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Any], **config: Any) -> Any:
-    return maker.layer(kind, name, **config)(inputs)
+def _merge(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Symbol], **config: Any) -> Symbol:
+    return maker.layer(kind, name, inputs, **config)
 
 
-def _add(maker: LayerMaker, op: ops.Add, name: str, inputs: list[Any]) -> Any:
+def _add(maker: LayerMaker, op: ops.Add, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras takes a second summand for a bias by its sizes, such as N×1×1×1 where N images have N channels, and adds it along
     another axis (keras/src/backend/tensorflow/numpy.py, `add`). A value that is stretched is subtracted with its sign turned.
     """
@@ -78,7 +72,7 @@ def _add(maker: LayerMaker, op: ops.Add, name: str, inputs: list[Any]) -> Any:
     return maker.operation("subtract", name, total, maker.operation("negative", maker.name(f"{name}_negative"), inputs[-1]))
 
 
-def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs: list[Any]) -> Any:
+def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative cut adds are those of an
     input with zeros around it."""
     window, value = op.window, inputs[0]
@@ -86,100 +80,99 @@ def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs:
     if any(more):
         value = maker.pad(value, (more[0], more[1], more[2], more[3]), 0.0, maker.name(f"{name}_pad"))
     extent = (window.extent(0), window.extent(1))
-    layer = maker.spatial(
-        "Conv2DTranspose", name, filters=op.filters, kernel_size=extent, strides=window.stride, padding="valid", use_bias=op.bias
-    )
-    result = layer(value)
+    config = {"filters": op.filters, "kernel_size": extent, "strides": window.stride, "padding": "valid", "use_bias": op.bias}
+    result = maker.spatial("Conv2DTranspose", name, value, **config)
     cuts = [cut + n * window.stride[side // 2] for side, (cut, n) in enumerate(zip(op.cut, more, strict=True))]
     for axis in (0, 1):
         cuts[2 * axis + 1] += max(window.stride[axis] - extent[axis], 0)
     top, bottom, left, right = cuts
     if not any(cuts):
         return result
-    return maker.spatial("Cropping2D", maker.name(f"{name}_crop"), cropping=((top, bottom), (left, right)))(result)
+    return maker.spatial("Cropping2D", maker.name(f"{name}_crop"), result, cropping=((top, bottom), (left, right)))
 
 
-def _reduce(maker: LayerMaker, op: ops.Reduce, name: str, inputs: list[Any]) -> Any:
+def _reduce(maker: LayerMaker, op: ops.Reduce, name: str, inputs: list[Symbol]) -> Symbol:
     axis = {"rows": 1, "columns": 2, "channels": 3}[op.axis]
     return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
 
 
-def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Any]) -> Any:
+def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Symbol]) -> Symbol:
     """tf.nn.local_response_normalization is not an operation of Keras, so the squares are added from shifted channels."""
-    value, channels = inputs[0], inputs[0].shape[-1]
+    value, channels = inputs[0], inputs[0].size(-1)
     before, after = min(op.size // 2, channels - 1), min((op.size - 1) // 2, channels - 1)
     squares = maker.operation("square", maker.name(f"{name}_squares"), value)
     wide = maker.operation("pad", maker.name(f"{name}_wide"), squares, ((0, 0), (0, 0), (0, 0), (before, after)))
     shifted = [_slice(maker, wide, start, start + channels, 1, maker.name(f"{name}_shift")) for start in range(before + after + 1)]
-    total = maker.layer("Add", maker.name(f"{name}_sum"))(shifted) if len(shifted) > 1 else shifted[0]
+    total = maker.layer("Add", maker.name(f"{name}_sum"), shifted) if len(shifted) > 1 else shifted[0]
     scaled = maker.operation("multiply", maker.name(f"{name}_scaled"), total, op.alpha)
     moved = maker.operation("add", maker.name(f"{name}_moved"), scaled, op.bias)
     power = maker.operation("power", maker.name(f"{name}_power"), moved, op.beta)
     return maker.operation("divide", name, value, power)
 
 
-def _channel_scale(maker: LayerMaker, op: ops.ChannelScale, name: str, inputs: list[Any]) -> Any:
-    layer = maker.spatial("DepthwiseConv2D", name, kernel_size=1, use_bias=op.bias)
-    return _over_maps(maker, layer, name, inputs[0])
+def _channel_scale(maker: LayerMaker, op: ops.ChannelScale, name: str, inputs: list[Symbol]) -> Symbol:
+    config = {"kernel_size": (1, 1), "strides": (1, 1), "padding": "valid", "depth_multiplier": 1, "use_bias": op.bias}
+    return _over_maps(maker, "DepthwiseConv2D", name, inputs[0], data_format="channels_last", **config)
 
 
-def _affine(maker: LayerMaker, op: ops.Affine, name: str, inputs: list[Any]) -> Any:
+def _affine(maker: LayerMaker, op: ops.Affine, name: str, inputs: list[Symbol]) -> Symbol:
     """A `Rescaling` casts a Python number through float32, but an array directly (keras/src/layers/preprocessing/rescaling.py and
     tf.cast). If ~/.keras/keras.json says channels_first, it moves a vector of scales away from the last axis, but not an array of
     rank 3.
     """
     scale, offset = (np.array(values, np.float64).reshape(1, 1, -1) for values in (op.scale, op.offset))
-    return _over_maps(maker, maker.layer("Rescaling", name, scale=scale, offset=offset), name, inputs[0])
+    return _over_maps(maker, "Rescaling", name, inputs[0], scale=scale, offset=offset)
 
 
-def _over_maps(maker: LayerMaker, layer: Any, name: str, value: Any) -> Any:
+def _over_maps(maker: LayerMaker, kind: str, name: str, value: Symbol, **config: Any) -> Symbol:
     """The value of a layer that takes maps and arrays; features become maps of one cell."""
     if value.ndim != 2:
-        return layer(value)
+        return maker.layer(kind, name, value, **config)
     features = value.shape[-1]
-    maps = maker.layer("Reshape", maker.name(f"{name}_maps"), target_shape=(1, 1, features))(value)
-    return maker.layer("Reshape", maker.name(f"{name}_features"), target_shape=(features,))(layer(maps))
+    maps = maker.layer("Reshape", maker.name(f"{name}_maps"), value, target_shape=(1, 1, features))
+    found = maker.layer(kind, name, maps, **config)
+    return maker.layer("Reshape", maker.name(f"{name}_features"), found, target_shape=(features,))
 
 
-def _thresholded_relu(maker: LayerMaker, op: ops.ThresholdedRelu, name: str, inputs: list[Any]) -> Any:
+def _thresholded_relu(maker: LayerMaker, op: ops.ThresholdedRelu, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras's layer refuses thresholds below 0. It rounds others to float32, as comparisons do; a difference keeps its sign."""
     if op.threshold >= 0 and (not maker.double or float(np.float32(op.threshold)) == op.threshold):
-        return maker.layer("ReLU", name, threshold=op.threshold)(inputs[0])
+        return maker.layer("ReLU", name, inputs[0], threshold=op.threshold)
     over = maker.operation("subtract", maker.name(f"{name}_over"), inputs[0], op.threshold)
     passed = maker.operation("greater", maker.name(f"{name}_passed"), over, 0)
     return maker.operation("where", name, passed, inputs[0], maker.operation("zeros_like", maker.name(f"{name}_zeros"), inputs[0]))
 
 
-def _leaky_relu(maker: LayerMaker, op: ops.LeakyRelu, name: str, inputs: list[Any]) -> Any:
+def _leaky_relu(maker: LayerMaker, op: ops.LeakyRelu, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras's layer refuses slopes below 0."""
     if op.slope >= 0 and (not maker.double or float(np.float32(op.slope)) == op.slope):
-        return maker.layer("LeakyReLU", name, negative_slope=op.slope)(inputs[0])
+        return maker.layer("LeakyReLU", name, inputs[0], negative_slope=op.slope)
     below = maker.operation("multiply", maker.name(f"{name}_below"), inputs[0], op.slope)
     return maker.operation("maximum" if op.slope <= 1 else "minimum", name, inputs[0], below)
 
 
-def _softplus(maker: LayerMaker, op: ops.Softplus, name: str, inputs: list[Any]) -> Any:
+def _softplus(maker: LayerMaker, op: ops.Softplus, name: str, inputs: list[Symbol]) -> Symbol:
     if not op.cut:
         return _activation("softplus", maker, op, name, inputs)
     smooth = _activation("softplus", maker, op, maker.name(f"{name}_smooth"), inputs)
     return maker.operation("where", name, maker.operation("greater", maker.name(f"{name}_over"), inputs[0], 20), inputs[0], smooth)
 
 
-def _hard_sigmoid(maker: LayerMaker, op: ops.HardSigmoid, name: str, inputs: list[Any]) -> Any:
+def _hard_sigmoid(maker: LayerMaker, op: ops.HardSigmoid, name: str, inputs: list[Symbol]) -> Symbol:
     if op == ops.HardSigmoid():
         return _activation("hard_sigmoid", maker, op, name, inputs)
     scaled = maker.operation("multiply", maker.name(f"{name}_scaled"), inputs[0], op.slope)
     return maker.operation("clip", name, maker.operation("add", maker.name(f"{name}_moved"), scaled, op.offset), 0.0, 1.0)
 
 
-def _gelu(maker: LayerMaker, op: ops.Gelu, name: str, inputs: list[Any]) -> Any:
+def _gelu(maker: LayerMaker, op: ops.Gelu, name: str, inputs: list[Symbol]) -> Symbol:
     value = inputs[0]
     if not maker.double:
         if op.approximate:
             return maker.operation("gelu", name, value, approximate=True)
         return _activation("gelu", maker, op, name, inputs)
 
-    def step(function: str, *arguments: Any) -> Any:
+    def step(function: str, *arguments: Any) -> Symbol:
         return maker.operation(function, maker.name(f"{name}_{function}"), *arguments)
 
     if op.approximate:
@@ -190,21 +183,21 @@ def _gelu(maker: LayerMaker, op: ops.Gelu, name: str, inputs: list[Any]) -> Any:
     return maker.operation("multiply", name, step("multiply", value, 0.5), step("add", share, 1.0))
 
 
-def _softmax(maker: LayerMaker, op: ops.Softmax, name: str, inputs: list[Any]) -> Any:
+def _softmax(maker: LayerMaker, op: ops.Softmax, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras warns at every call of a softmax over one channel, which is 1."""
     if inputs[0].shape[-1] == 1:
         return maker.operation("ones_like", name, inputs[0])
-    return maker.layer("Softmax", name, axis=-1)(inputs[0])
+    return maker.layer("Softmax", name, inputs[0], axis=-1)
 
 
-def _flatten(maker: LayerMaker, op: ops.Flatten, name: str, inputs: list[Any]) -> Any:
+def _flatten(maker: LayerMaker, op: ops.Flatten, name: str, inputs: list[Symbol]) -> Symbol:
     value = inputs[0]
     if op.order == "CHW" and (op.rows, op.columns) != (1, 1):
-        value = maker.layer("Permute", maker.name(f"{name}_channels_first"), dims=(3, 1, 2))(value)
-    return maker.spatial("Flatten", name)(value)
+        value = maker.layer("Permute", maker.name(f"{name}_channels_first"), value, dims=(3, 1, 2))
+    return maker.spatial("Flatten", name, value)
 
 
-def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[Any]) -> Any:
+def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[Symbol]) -> Symbol:
     value, (top, bottom, left, right) = inputs[0], op.pads
     if op.mode in ("reflect", "symmetric"):
         return maker.operation("pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), mode=op.mode)
@@ -212,66 +205,62 @@ def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[An
     for axis, before, after in ((1, top, bottom), (2, left, right)):
         ends = (before, slice(0, 1) if edge else slice(-before, None)), (after, slice(-1, None) if edge else slice(0, after))
         first, last = (
-            [maker.named(value[(*[slice(None)] * axis, cells)], maker.name(f"{name}_end"))] * (count if edge else 1)
-            if count
-            else []
+            [maker.part(value, (*[slice(None)] * axis, cells), maker.name(f"{name}_end"))] * (count if edge else 1) if count else []
             for count, cells in ends
         )
-        joined = maker.layer("Concatenate", name if axis == 2 else maker.name(f"{name}_rows"), axis=axis)
-        value = joined([*first, value, *last])
+        joined = name if axis == 2 else maker.name(f"{name}_rows")
+        value = maker.layer("Concatenate", joined, [*first, value, *last], axis=axis)
     return value
 
 
-def _pad_channels(maker: LayerMaker, op: ops.PadChannels, name: str, inputs: list[Any]) -> Any:
+def _pad_channels(maker: LayerMaker, op: ops.PadChannels, name: str, inputs: list[Symbol]) -> Symbol:
     width = (*[(0, 0)] * (inputs[0].ndim - 1), (op.before, op.after))
     return maker.operation("pad", name, inputs[0], width)
 
 
-def _slice(maker: LayerMaker, value: Any, start: int, stop: int, step: int, name: str) -> Any:
+def _slice(maker: LayerMaker, value: Symbol, start: int, stop: int, step: int, name: str) -> Symbol:
     """The channels of range(start, stop, step); a slice reads a stop below 0 as a place from the end."""
-    return maker.named(value[..., slice(start, stop if stop >= 0 else None, step)], name)
+    return maker.part(value, (..., slice(start, stop if stop >= 0 else None, step)), name)
 
 
-def _channel_shuffle(maker: LayerMaker, op: ops.ChannelShuffle, name: str, inputs: list[Any]) -> Any:
+def _channel_shuffle(maker: LayerMaker, op: ops.ChannelShuffle, name: str, inputs: list[Symbol]) -> Symbol:
     """Reshaped as usual, a map would need a size that is known."""
-    order = np.arange(inputs[0].shape[-1]).reshape(op.groups, -1).T
+    order = np.arange(inputs[0].size(-1)).reshape(op.groups, -1).T
     return _take(maker, inputs[0], order, name)
 
 
-def _depth_to_space(maker: LayerMaker, op: ops.DepthToSpace, name: str, inputs: list[Any]) -> Any:
+def _depth_to_space(maker: LayerMaker, op: ops.DepthToSpace, name: str, inputs: list[Symbol]) -> Symbol:
     if op.block == 1:
-        return maker.layer("Identity", name)(inputs[0])
-    if not hasattr(import_keras().ops, "depth_to_space"):
-        raise GraphError("this version of Keras has no depth_to_space", where=name, next="install a later version of Keras")
+        return maker.layer("Identity", name, inputs[0])
     value = inputs[0]
     if op.order == "CRD":
-        order = np.arange(value.shape[-1]).reshape(-1, op.block**2).T
+        order = np.arange(value.size(-1)).reshape(-1, op.block**2).T
         value = _take(maker, value, order, maker.name(f"{name}_order"))
     return maker.operation("depth_to_space", name, value, op.block, data_format="channels_last")
 
 
-def _take(maker: LayerMaker, value: Any, order: Any, name: str) -> Any:
+def _take(maker: LayerMaker, value: Symbol, order: Any, name: str) -> Symbol:
     """The channels of `value` in another order."""
     return maker.operation("take", name, value, order.ravel().tolist(), axis=-1)
 
 
-def _resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, inputs: list[Any]) -> Any:
+def _resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras's layers compute in float32, a cubic one by a table of 1024 shares that has those of powers of two."""
     if isinstance(op, ops.Resize) and op.coordinates == "half_pixel" and not maker.double:
         rows, columns = (int(scale) if scale == int(scale) else 0 for scale in op.scale or (0, 0))
         if op.mode == "linear" and op.size:
-            return maker.spatial("Resizing", name, height=op.size[0], width=op.size[1], interpolation="bilinear")(inputs[0])
+            return maker.spatial("Resizing", name, inputs[0], height=op.size[0], width=op.size[1], interpolation="bilinear")
         if op.mode == "linear" and rows and columns:
-            return maker.spatial("UpSampling2D", name, size=(rows, columns), interpolation="bilinear")(inputs[0])
+            return maker.spatial("UpSampling2D", name, inputs[0], size=(rows, columns), interpolation="bilinear")
         if op.mode == "cubic" and op.inside and op.a == -0.5 and has_cubic_shares((rows, columns)):
-            return maker.spatial("UpSampling2D", name, size=(rows, columns), interpolation="bicubic")(inputs[0])
+            return maker.spatial("UpSampling2D", name, inputs[0], size=(rows, columns), interpolation="bicubic")
 
-    def do(function: str, *arguments: Any, **options: Any) -> Any:
-        return maker.named(keras_do(function, *arguments, **options), maker.name(f"{name}_{function}"))
+    def do(function: str, *arguments: Any, **options: Any) -> Symbol:
+        return maker.operation(function, maker.name(f"{name}_{function}"), *arguments, **options)
 
     kind = "float64" if maker.double else "float32"
     found = resized(inputs[0], op, do, kind, *inputs[1:])
-    return maker.named(found if maker.dtype == kind else keras_do("cast", found, maker.dtype), name)
+    return maker.named(found, name) if maker.dtype == kind else maker.operation("cast", name, found, maker.dtype)
 
 
 LAYERS: Mapping[type[Op], _Spelling] = {
@@ -283,7 +272,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Dense: _layer("Dense", lambda op: {"units": op.units, "use_bias": op.bias}),
     # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
     ops.BatchNorm: _layer("BatchNormalization", lambda op: {**_norm(op), "momentum": 1 - op.momentum}),
-    ops.LayerNorm: _layer("LayerNormalization", _norm),
+    ops.LayerNorm: _layer("LayerNormalization", lambda op: {**_norm(op), "axis": [-1]}),
     ops.RmsNorm: _rms_norm,
     ops.GroupNorm: _layer("GroupNormalization", lambda op: {**_norm(op), "groups": op.groups}),
     ops.LocalResponseNorm: _local_response_norm,
@@ -295,8 +284,8 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Clip: _operation("clip", lambda op: (op.low, op.high)),
     ops.LeakyRelu: _leaky_relu,
     ops.PRelu: lambda maker, op, name, inputs: maker.layer(
-        "PReLU", name, **({"shared_axes": (1, 2)} if inputs[0].ndim == 4 else {})
-    )(inputs[0]),
+        "PReLU", name, inputs[0], **({"shared_axes": (1, 2)} if inputs[0].ndim == 4 else {})
+    ),
     ops.Elu: _layer("ELU", lambda op: {"alpha": op.alpha}),
     ops.Softplus: _softplus,
     ops.HardSigmoid: _hard_sigmoid,
@@ -310,7 +299,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Concat: partial(_merge, "Concatenate", axis=-1),
     ops.Identity: _layer("Identity"),
     ops.Flatten: _flatten,
-    ops.AsMap: lambda maker, op, name, inputs: maker.layer("Reshape", name, target_shape=(1, 1, inputs[0].shape[-1]))(inputs[0]),
+    ops.AsMap: lambda maker, op, name, inputs: maker.layer("Reshape", name, inputs[0], target_shape=(1, 1, inputs[0].shape[-1])),
     ops.PadMap: lambda maker, op, name, inputs: maker.pad(inputs[0], op.pads, op.fill, name),
     ops.ExtendMap: _extend_map,
     ops.Crop: _spatial("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),

@@ -1,4 +1,4 @@
-"""Makes the layers and operations of one Keras model under names that are unique and the same in every process.
+"""States the layers and operations of one Keras model under names that are unique and the same in every process.
 
 Only built-in layers and `keras.ops` are used, because a functional model saves and loads them without custom objects.
 """
@@ -6,87 +6,112 @@ Only built-in layers and `keras.ops` are used, because a functional model saves 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from porter.base.dtypes import Array, Dtype, cast
+import numpy as np
+
+from porter.base.dtypes import Dtype
 from porter.filegraph.names import Names
-from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.runtime import import_keras
+from porter.frameworks.tf.operations import OPERATIONS, Operation
+from porter.frameworks.tf.shapes import layer_shape, operation_shape
+from porter.frameworks.tf.statement import LAYERS_MODULE, Call, Shape, Symbol
 from porter.padding import Pads
 
 
 @dataclass
 class LayerMaker:
-    """Makes the layers of one Keras model, all of one dtype.
+    """States calls of one Keras model, whose layers are all of one dtype.
 
     Attributes:
         dtype: of weights and values.
         names: of the nodes; layers that porter adds get other names.
-        weights: by the name of a layer and of its variable, in Keras's axis order. No layer holds other numbers before, because
-            TensorFlow keeps the memory that it has had.
-        made: layers by name.
+        calls: in the order in which they are stated.
     """
 
-    dtype: str
+    dtype: Dtype
     names: Names
-    weights: Mapping[str, Mapping[str, Array]]
-    made: dict[str, Any] = field(default_factory=dict)
-    _initializers: list[tuple[Any, str, Any]] = field(default_factory=list, init=False)
+    calls: list[Call] = field(default_factory=list)
 
     @property
     def double(self) -> bool:
         """Whether values are float64. TensorFlow rounds the constants of some activations to float32 then too, such as a GELU's."""
         return self.dtype == "float64"
 
-    def layer(self, kind: str, name: str, **config: Any) -> Any:
-        """A layer of the Keras class `kind`."""
-        layer = self.made[name] = getattr(import_keras().layers, kind)(name=name, dtype=self.dtype, **config)
-        for variable, array in self.weights.get(name, {}).items():
-            of_channels = kind == "DepthwiseConv2D" and variable == "kernel"
-            attribute = "depthwise_initializer" if of_channels else f"{variable}_initializer"
-            if hasattr(layer, attribute):  # otherwise see `fill`
-                self._initializers.append((layer, attribute, getattr(layer, attribute)))
-                setattr(layer, attribute, partial(self._variable, array))
-        return layer
+    def input(self, name: str, shape: Shape) -> Symbol:
+        """The model's input."""
+        config = {"batch_shape": list(shape), "dtype": self.dtype}
+        return self._call(LAYERS_MODULE, "InputLayer", name, config, (), {}, shape, self.dtype)
 
-    def fill(self, layer: Any, variable: str) -> None:
-        """Gives a variable its numbers that its class makes of ones, whatever initializers a layer has."""
-        held = getattr(layer, variable)
-        held.assign(self._variable(self.weights[layer.name][variable], held.shape, held.dtype))
+    def layer(self, kind: str, name: str, value: Symbol | list[Symbol], **config: Any) -> Symbol:
+        """The value of a layer of the Keras class `kind`."""
+        shape = layer_shape(kind, config, [each.shape for each in (value if isinstance(value, list) else [value])])
+        return self._call(LAYERS_MODULE, kind, name, config, (value,), {}, shape, self.dtype)
 
-    def _variable(self, array: Array, shape: tuple[int, ...], dtype: Dtype) -> Any:
-        """What a variable begins with, instead of random numbers."""
-        if dtype != "float64":  # TensorFlow widens in its own memory
-            array = cast(array, dtype, self.dtype, allow_overflow=True)
-        return import_tensorflow().cast(array.reshape(shape), dtype)
+    def spatial(self, kind: str, name: str, value: Symbol, **config: Any) -> Symbol:
+        """The value of a layer over maps. Its axis order is stated, because ~/.keras/keras.json may have another."""
+        return self.layer(kind, name, value, data_format="channels_last", **config)
 
-    def restore_initializers(self) -> None:
-        """Gives the layers Keras's own initializers again, for their configs."""
-        for layer, attribute, initializer in self._initializers:
-            setattr(layer, attribute, initializer)
+    def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> Symbol:
+        """The value of a function of `keras.ops`, or of `getitem`, which takes a part of a value."""
+        operation = OPERATIONS[function]
+        operands, rest = [_plain(each) for each in arguments[: operation.operands]], arguments[operation.operands :]
+        stated = {**dict(zip(operation.parameters, rest, strict=False)), **options}
+        config = {key: value for key, value in stated.items() if key in operation.parameters}
+        called = {**operation.options, **{key: value for key, value in stated.items() if key not in config}}
+        shape = operation_shape(operation.kind, config, operands)
+        return self._call(
+            operation.module, operation.kind, name, config, tuple(operands), called, shape, _dtype(operation, operands, config)
+        )
 
-    def spatial(self, kind: str, name: str, **config: Any) -> Any:
-        """A layer over maps. Its axis order is stated, because ~/.keras/keras.json may have another."""
-        return self.layer(kind, name, data_format="channels_last", **config)
+    def part(self, value: Symbol, key: tuple[Any, ...], name: str) -> Symbol:
+        """A part of a value by slices, numbers and an ellipsis."""
+        return self.operation("getitem", name, value, key)
 
-    def operation(self, function: str, name: str, *arguments: Any, **options: Any) -> Any:
-        """The value of a function of `keras.ops`."""
-        return self.named(getattr(import_keras().ops, function)(*arguments, **options), name)
+    def _call(
+        self,
+        module: str,
+        kind: str,
+        name: str,
+        config: Mapping[str, Any],
+        arguments: tuple[Any, ...],
+        options: Mapping[str, Any],
+        shape: Shape,
+        dtype: str,
+    ) -> Symbol:
+        value = Symbol(len(self.calls), shape, dtype)
+        self.calls.append(Call(module, kind, name, config, arguments, options, value))
+        return value
 
-    def named(self, value: Any, name: str) -> Any:
-        """`value` of an operation that Keras would number through the whole process, with a name for it."""
-        value._keras_history.operation.name = name
+    def named(self, value: Symbol, name: str) -> Symbol:
+        """`value`, of a call that now has another name."""
+        self.calls[value.call] = replace(self.calls[value.call], name=name)
         return value
 
     def name(self, wanted: str) -> str:
         """`wanted`, or the first variation of it that no layer has."""
         return self.names.take(wanted)
 
-    def pad(self, value: Any, pads: Pads, fill: float, name: str) -> Any:
+    def pad(self, value: Symbol, pads: Pads, fill: float, name: str) -> Symbol:
         """A map N×H×W×C with cells of `fill` around it."""
         top, bottom, left, right = pads
         if fill == 0:
-            return self.spatial("ZeroPadding2D", name, padding=((top, bottom), (left, right)))(value)
+            return self.spatial("ZeroPadding2D", name, value, padding=((top, bottom), (left, right)))
         return self.operation("pad", name, value, ((0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+
+
+def _plain(value: Any) -> Any:
+    """A single number as Python's own, as Keras saves it (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
+    return value.item() if isinstance(value, np.generic | np.ndarray) and value.ndim == 0 else value
+
+
+def _dtype(operation: Operation, operands: list[Any], config: Mapping[str, Any]) -> str:
+    """The type of an operation's value: the widest of its floats. Numbers of Python have none."""
+    if operation.kind in ("Equal", "Greater"):
+        return "bool"
+    if operation.kind == "Cast":
+        return str(config["dtype"])
+    if operation.kind in ("GetItem", "Take"):
+        return str(operands[0].dtype)
+    found = [str(value.dtype) for value in operands if isinstance(value, Symbol | np.ndarray) and value.dtype != "bool"]
+    return max(found, key=("float16", "bfloat16", "float32", "float64").index)

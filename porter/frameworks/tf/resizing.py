@@ -11,20 +11,12 @@ from typing import Any
 import numpy as np
 
 from porter.base.errors import GraphError
-from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Resize, ResizeLike
 
 Do = Callable[..., Any]
 """Calls a function of `keras.ops` by its name, or takes a part of a value (`getitem`)."""
 _MOST_PARTS = 64
 """The largest denominator of a scale whose cells are counted as the model runs."""
-
-
-def keras_do(function: str, *arguments: Any, **options: Any) -> Any:
-    """A `Do` that names nothing."""
-    if function == "getitem":
-        return arguments[0][arguments[1]]
-    return getattr(import_keras().ops, function)(*arguments, **options)
 
 
 def resized(value: Any, op: Resize | ResizeLike, do: Do, kind: str, like: Any = None) -> Any:

@@ -7,11 +7,14 @@ from typing import Any
 from porter.base.errors import PaddingError
 from porter.frameworks.tf.layout import pad_name
 from porter.frameworks.tf.maker import LayerMaker
+from porter.frameworks.tf.statement import Symbol
 from porter.graph import AvgPool, Conv, MaxPool
 from porter.padding import Pads, Realisation, Window
 
 
-def windowed(maker: LayerMaker, op: Conv | MaxPool | AvgPool, kind: str, name: str, realisation: Realisation, value: Any) -> Any:
+def windowed(
+    maker: LayerMaker, op: Conv | MaxPool | AvgPool, kind: str, name: str, realisation: Realisation, value: Symbol
+) -> Symbol:
     """The value of a windowed node over `value` (N×H×W×C); the layer called `name` holds its weights.
 
     Raises:
@@ -33,28 +36,29 @@ def windowed(maker: LayerMaker, op: Conv | MaxPool | AvgPool, kind: str, name: s
     padded = _padded(maker, value, pads, 0.0 if front is None else front.fill, pad_name(name))
     if realisation.by_cell:
         return _largest(maker, window, name, padded)
-    result = maker.spatial(kind, name, **config)(padded)
+    result = maker.spatial(kind, name, padded, **config)
     if realisation.counted is not None:
-        share = maker.spatial(kind, maker.name(f"{name}_share"), **config)(_mask(maker, value, pads, realisation.counted, name))
-        result = maker.operation("divide", maker.name(f"{name}_average"), result, share)
+        share = maker.name(f"{name}_share")
+        counts = maker.spatial(kind, share, _mask(maker, value, pads, realisation.counted, name), **config)
+        result = maker.operation("divide", maker.name(f"{name}_average"), result, counts)
     if realisation.subsample:
-        every = maker.spatial("MaxPooling2D", maker.name(f"{name}_stride"), pool_size=1, strides=window.stride, padding="valid")
-        result = every(result)
+        config = {"pool_size": (1, 1), "strides": window.stride, "padding": "valid"}
+        result = maker.spatial("MaxPooling2D", maker.name(f"{name}_stride"), result, **config)
     return result
 
 
-def _largest(maker: LayerMaker, window: Window, name: str, value: Any) -> Any:
+def _largest(maker: LayerMaker, window: Window, name: str, value: Symbol) -> Symbol:
     """A max pool of dilated windows, first down the columns, then along the rows."""
     for axis, layer in ((0, maker.name(f"{name}_columns")), (1, name)):
         reach, stride = window.extent(axis) - 1, window.stride[axis]
         firsts = range(0, reach + 1, window.dilation[axis])
         cells = [(*[slice(None)] * (axis + 1), slice(first, first - reach or None, stride)) for first in firsts]
-        parts = [maker.named(value[part], maker.name(f"{name}_cells")) for part in cells]
-        value = maker.layer("Maximum", layer)(parts) if len(parts) > 1 else maker.layer("Identity", layer)(parts[0])
+        parts = [maker.part(value, part, maker.name(f"{name}_cells")) for part in cells]
+        value = maker.layer("Maximum", layer, parts) if len(parts) > 1 else maker.layer("Identity", layer, parts[0])
     return value
 
 
-def _mask(maker: LayerMaker, value: Any, pads: Pads, counted: Pads, name: str) -> Any:
+def _mask(maker: LayerMaker, value: Symbol, pads: Pads, counted: Pads, name: str) -> Symbol:
     """One over `value` and the counted pads, zero over the rest of `pads`."""
     ones = maker.operation("ones_like", maker.name(f"{name}_cells"), value)
     top, bottom, left, right = (min(pair) for pair in zip(pads, counted, strict=True))
@@ -64,5 +68,5 @@ def _mask(maker: LayerMaker, value: Any, pads: Pads, counted: Pads, name: str) -
     return _padded(maker, ones, rest, 0.0, f"{name}_uncounted")
 
 
-def _padded(maker: LayerMaker, value: Any, pads: Pads, fill: float, wanted: str) -> Any:
+def _padded(maker: LayerMaker, value: Symbol, pads: Pads, fill: float, wanted: str) -> Symbol:
     return maker.pad(value, pads, fill, maker.name(wanted)) if any(pads) else value

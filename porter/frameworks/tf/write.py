@@ -1,27 +1,20 @@
-"""The port's `model.keras`: written by Keras, read back without it."""
+"""The port's `model.keras`, written and read without Keras and TensorFlow."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from shutil import copyfileobj
-from typing import Any
-from zipfile import ZipFile, ZipInfo
 
 from porter.base.dtypes import Array, Dtype
-from porter.files import digest
 from porter.frameworks import Tensors
-from porter.frameworks.tf.build import build
+from porter.frameworks.tf.archive import MODEL_FILE, write_archive
+from porter.frameworks.tf.config import model_config
 from porter.frameworks.tf.layout import expect_cover, layer_names, tensor_names, to_canonical
+from porter.frameworks.tf.model import state_model
+from porter.frameworks.tf.weights import write_weights
 from porter.graph import tensor_shapes
 from porter.graph.plan import Plan
-
-MODEL_FILE = "model.keras"
-
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-"""The earliest time that a zip archive can state."""
-_PIECE_BYTES = 1 << 20
 
 
 def write(
@@ -30,43 +23,19 @@ def write(
     """Writes `model.keras` into `folder`; plain `keras.models.load_model` opens it, without custom objects. Returns the
     sha256 of the file by its name.
 
-    The same plan and tensors give the same bytes, under one version of Keras and HDF5.
+    The same plan and tensors give the same bytes, under one version of HDF5.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
-        MissingFramework: TensorFlow or Keras is not installed.
+        GraphError: a node with weights does not lead to the output, or Keras could not load a chain of so many layers.
     """
-    return save(build(plan, tensors, layers, dtype, "cpu"), folder)
-
-
-def save(model: Any, folder: Path) -> dict[str, str]:
-    """Writes a Keras model as `write` does."""
-    dated = folder / f"dated-{MODEL_FILE}"
-    try:
-        model.save(dated)
-        _undate(dated, folder / MODEL_FILE)
-    finally:
-        dated.unlink(missing_ok=True)
-    return {MODEL_FILE: digest(folder / MODEL_FILE)}
-
-
-def _undate(dated: Path, target: Path) -> None:
-    """Copies Keras's archive without its times: those of its members, and `date_saved` in its metadata."""
-    with ZipFile(dated) as source, ZipFile(target, "w") as copy:
-        for member in source.infolist():
-            plain = ZipInfo(member.filename, _EPOCH)
-            plain.external_attr = 0o644 << 16
-            if member.filename == "metadata.json":
-                stated = {**json.loads(source.read(member)), "date_saved": "1980-01-01@00:00:00"}
-                copy.writestr(plain, json.dumps(stated))
-                continue
-            plain.file_size = member.file_size
-            with source.open(member) as content, copy.open(plain, "w") as place:
-                copyfileobj(content, place, _PIECE_BYTES)
+    statement = state_model(plan, tensors, layers, dtype)
+    statement.expect_loadable()
+    return write_archive(folder, model_config(statement), partial(write_weights, statement=statement))
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
-    """The canonical tensors of a port that `write` or `save` wrote. It imports neither TensorFlow nor Keras.
+    """The canonical tensors of a port that `write` or a stock library (porter.zoos) wrote.
 
     Raises:
         FileError: `model.keras` is missing or cannot be read.

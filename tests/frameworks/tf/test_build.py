@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import itertools
 import sys
+from importlib import import_module
 
 import ml_dtypes
 import numpy as np
@@ -13,7 +14,7 @@ from porter.base.errors import GraphError, MappingError, UsageError
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import INPUT, Conv, Graph, Node, Relu
+from porter.graph import INPUT, Conv, DepthToSpace, Graph, Node, Relu, RmsNorm
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Window
 from tests.frameworks.tf.models import SAME, every_op, mobilenet_v2, random_tensors
@@ -139,6 +140,17 @@ def test_weights_that_lead_nowhere_are_refused() -> None:
     graph = Graph((Node("used", conv, (INPUT,)), Node("stray", conv, ("used",))), 3, "used")
     with pytest.raises(GraphError, match="stray: its weights do not lead to the output"):
         tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
+
+
+def test_a_layer_that_this_keras_lacks_is_named_with_the_version_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = Graph((Node("norm", RmsNorm(1e-3), (INPUT,)), Node("wide", DepthToSpace(2), ("norm",))), 4, "wide")
+    plan, keras = make_plan(graph, ANY, tf.CAPABILITIES), import_keras()
+    tf.ENGINE.build(plan, random_tensors(graph), {}, "float32", "cpu")
+    for module, kind, since in (("keras.src.ops.nn", "DepthToSpace", "3.14"), ("keras.layers", "RMSNormalization", "3.9")):
+        monkeypatch.delattr(import_module(module), kind)
+        with pytest.raises(GraphError, match=f"this version of Keras has no {kind}") as caught:
+            tf.ENGINE.build(plan, random_tensors(graph), {}, "float32", "cpu")
+        assert caught.value.next == f"install Keras {since} or later", keras.__version__
 
 
 def test_unknown_devices_are_refused() -> None:

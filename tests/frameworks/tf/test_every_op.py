@@ -13,8 +13,8 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import MappingError
 from porter.frameworks.tf import destination as tf, dialect
 from porter.frameworks.tf.arrays import ARRAYS
-from porter.frameworks.tf.build import POOLS
 from porter.frameworks.tf.layers import LAYERS
+from porter.frameworks.tf.model import POOLS
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import (
     INPUT,
@@ -37,6 +37,7 @@ from porter.graph import (
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Window
 from tests.frameworks.tf.models import SAME, every_op, random_tensors
+from tests.frameworks.tf.saved import unlike_saved
 from tests.frameworks.torch.every_op import NEAREST, RESIZES, RULES, SIZE
 from tests.oracle import OfAxes, evaluate
 from tests.random_graphs import UNSHRUNK, Sample, difference, samples
@@ -56,6 +57,7 @@ def check(sample: Sample) -> None:
         tf.write(folder, plan, sample.tensors, {}, "float64", {})
         tensors = tf.read_port(folder, plan, {})
         loaded = import_keras().models.load_model(folder / "model.keras")
+        assert unlike_saved(folder / "model.keras", loaded) == []
     assert {path: roles.keys() for path, roles in tensors.items()} == {path: roles.keys() for path, roles in sample.tensors.items()}
     for path, roles in sample.tensors.items():
         assert all(np.array_equal(tensors[path][role], array) for role, array in roles.items()), path

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -10,15 +11,25 @@ import numpy as np
 import pytest
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MappingError
+from porter.base.errors import GraphError, MappingError
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.runtime import import_keras
-from porter.graph import INPUT, Affine, GlobalMaxPool, Graph, Node
+from porter.graph import INPUT, Affine, GlobalMaxPool, Graph, Node, Relu
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from tests.frameworks.tf.models import every_op, random_tensors
+from tests.frameworks.tf.saved import unlike, unlike_saved
 
 LAYERS = {"stem/conv": "conv1_conv", "logits": "predictions"}
+
+WITHOUT = """
+import sys
+sys.modules.update(keras=None, tensorflow=None, torch=None)
+from pathlib import Path
+from tests.frameworks.tf.test_write import _write, every_op
+_write(Path(sys.argv[1]), every_op(), "float32")
+print([name for name in ("keras", "tensorflow", "torch") if sys.modules.get(name)])
+"""
 
 ELSEWHERE = """
 import sys
@@ -52,6 +63,45 @@ def test_in_another_process_plain_keras_computes_the_same_and_porter_writes_the_
     found, wanted = np.load(tmp_path / "logits.npy"), tf.ENGINE.run(model, batch, ["logits"])["logits"]
     assert found.dtype == dtype
     assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_keras_saves_the_model_that_it_loads_as_it_was_written(tmp_path: Path, dtype: Dtype) -> None:
+    """Keras also states arguments at their defaults. The shapes and types of all values are among what is compared."""
+    _write(tmp_path, every_op(), dtype)
+    written = tmp_path / "model.keras"
+    model = import_keras().models.load_model(written)
+    assert unlike_saved(written, model) == []
+    assert unlike({"layers": [{"units": 3}], "axis": -1}, {"layers": [{"units": 2}]}) == [
+        "/layers/0/units: 3 is 2 in Keras's",
+        "/axis: -1 is nothing in Keras's",
+    ]
+
+
+def test_a_port_is_written_without_keras_and_tensorflow(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path)], check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"
+    graph = every_op()
+    again = tmp_path / "again"
+    again.mkdir()
+    _write(again, graph, "float32")
+    assert (again / "model.keras").read_bytes() == (tmp_path / "model.keras").read_bytes()
+
+
+def test_a_chain_that_keras_could_not_load_is_not_written(tmp_path: Path) -> None:
+    """Keras, loading it, would end in a RecursionError."""
+    names = [INPUT, *(f"relu{number}" for number in range(1000))]
+    nodes = tuple(Node(name, Relu(), (before,)) for before, name in itertools.pairwise(names))
+    for layers in (900, 1000):
+        (tmp_path / str(layers)).mkdir()
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(1000)  # Python's own; a test's may be another
+        tf.write(tmp_path / "900", make_plan(Graph(nodes[:900], 3, names[900]), ANY, tf.CAPABILITIES), {}, {}, "float32", {})
+        with pytest.raises(GraphError, match="a chain of 1000 layers is too deep for Python"):
+            tf.write(tmp_path / "1000", make_plan(Graph(nodes, 3, names[-1]), ANY, tf.CAPABILITIES), {}, {}, "float32", {})
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @pytest.mark.parametrize("axes", ["channels_last", "channels_first"])

@@ -1,0 +1,67 @@
+"""The `config.json` of a stated model, as Keras would save it.
+
+What Keras has a default for is not stated, and neither are the shapes that layers were built for (`build_config`): loading a model
+calls its layers, which builds them (keras/src/models/functional.py, functional_from_config). Keras itself states all arguments, of
+which an earlier version refuses those that it does not know; so a model of layers alone opens in Keras 3.5. Operations take a name
+since Keras 3.11; without it Keras would number them, and give them names that layers may have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from porter.frameworks.tf.statement import Call, Statement, Symbol
+
+MODEL_NAME = "port"
+
+
+def model_config(statement: Statement) -> dict[str, Any]:
+    """The whole config, as JSON has it (keras/src/models/functional.py, get_config)."""
+    outputs = [_place(statement, statement.values[path]) for path in statement.outputs]
+    config = {
+        "name": MODEL_NAME,
+        "trainable": True,
+        "layers": [_layer(statement, call) for call in statement.ordered],
+        "input_layers": _place(statement, statement.calls[0].value),
+        "output_layers": outputs if statement.several else outputs[0],
+    }
+    module, kind = "keras.src.models.functional", "Functional"
+    return {"module": module, "class_name": kind, "config": config, "registered_name": kind}
+
+
+def _place(statement: Statement, symbol: Symbol) -> list[Any]:
+    """Where a value comes from: the name of its layer, which call of it, and which of its values."""
+    return [statement.calls[symbol.call].name, 0, 0]
+
+
+def _layer(statement: Statement, call: Call) -> dict[str, Any]:
+    config = {"name": call.name, **{key: _said(statement, value) for key, value in call.config.items()}}
+    if call.is_layer and call.kind != "InputLayer":
+        config["dtype"] = _named("keras", "DTypePolicy", {"name": statement.dtype})
+    arguments, options = _said(statement, call.arguments), {key: _said(statement, value) for key, value in call.options.items()}
+    nodes = [{"args": arguments, "kwargs": options}] if call.inputs else []
+    registered = None if call.is_layer else call.kind
+    return {**_named(call.module, call.kind, config, registered), "name": call.name, "inbound_nodes": nodes}
+
+
+def _named(module: str, kind: str, config: Mapping[str, Any], registered: str | None = None) -> dict[str, Any]:
+    """An object of a class. Those that have no public name are registered by their own."""
+    return {"module": module, "class_name": kind, "config": config, "registered_name": registered}
+
+
+def _said(statement: Statement, value: Any) -> Any:
+    """An argument (keras/src/saving/serialization_lib.py, serialize_keras_object)."""
+    match value:
+        case Symbol():
+            history = {"shape": value.shape, "dtype": value.dtype, "keras_history": _place(statement, value)}
+            return {"class_name": "__keras_tensor__", "config": history}
+        case np.ndarray():
+            return {"class_name": "__numpy__", "config": {"value": value.tolist(), "dtype": value.dtype.name}}
+        case slice():
+            return {"class_name": "__slice__", "config": {"start": value.start, "stop": value.stop, "step": value.step}}
+        case list() | tuple():
+            return [_said(statement, each) for each in value]
+    return {"class_name": "__ellipsis__", "config": {}} if value is ... else value

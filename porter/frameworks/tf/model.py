@@ -1,0 +1,83 @@
+"""The Keras model of a plan, stated with its weights; nothing here imports a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import GraphError, MappingError
+from porter.filegraph.names import Names
+from porter.frameworks import Tensors
+from porter.frameworks.tf.arrays import ARRAYS
+from porter.frameworks.tf.layers import LAYERS
+from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_class, layer_names, variable_name
+from porter.frameworks.tf.maker import LayerMaker
+from porter.frameworks.tf.sites import windowed
+from porter.frameworks.tf.statement import Statement, Symbol
+from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, ops, tensor_shapes
+from porter.graph.ops import is_map
+from porter.graph.plan import Plan
+from porter.padding import ANY
+
+POOLS = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
+"""The Keras classes of pools."""
+
+
+def state_model(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> Statement:
+    """A model from N×H×W×C to the graph's outputs, maps N×H×W×C too. It has only built-in layers and operations.
+
+    With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns are free. `batches` is
+    left out, because Keras keeps no such count.
+
+    Raises:
+        MappingError: `tensors` and the graph do not cover each other, or a shape differs.
+        GraphError: a node with weights does not lead to the output.
+    """
+    graph, shapes = plan.graph, tensor_shapes(plan.graph)
+    _expect_cover(shapes, tensors)
+    names = layer_names(graph, layers)
+    maker = LayerMaker(dtype, Names(names.values()))
+    values = {INPUT: maker.input(maker.name(INPUT), (None, *(plan.only_size or ANY), graph.channels))}
+    weights: dict[str, dict[str, Array]] = {}
+    for node in graph.nodes:
+        inputs = [values[path] for path in node.inputs]
+        values[node.path] = _apply(maker, plan, node, names[node.path], inputs)
+        if node.path in shapes:
+            weights[names[node.path]] = _variables(graph, node, tensors[node.path], shapes[node.path], inputs[0])
+    statement = Statement(dtype, tuple(maker.calls), values, graph.outputs, bool(graph.further), weights)
+    led = {call.name for call in statement.ordered}
+    for path in shapes:
+        if names[path] not in led:
+            raise GraphError("its weights do not lead to the output", where=path)
+    return statement
+
+
+def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:
+    wanted = {f"{path}:{role}": shape for path, roles in shapes.items() for role, shape in roles.items()}
+    given = {f"{path}:{role}": array.shape for path, roles in tensors.items() for role, array in roles.items() if role != "batches"}
+    expect_cover(wanted.keys() - given.keys(), given.keys() - wanted.keys())
+    for name, shape in wanted.items():
+        if given[name] != shape:
+            raise MappingError(f"expected shape {shape}, got {given[name]}", where=name)
+
+
+def _variables(graph: Graph, node: Node, tensors: Mapping[str, Array], roles: Collection[str], value: Symbol) -> dict[str, Array]:
+    """The tensors of a node that reads `value`, by the names of its layer's variables and in their shapes, views where possible."""
+    found = {variable_name(node.op, role): from_canonical(graph, node, role, tensors[role]) for role in roles}
+    if isinstance(node.op, ops.PRelu) and value.ndim == 4:
+        return {"alpha": found["alpha"].reshape(1, 1, -1)}
+    if isinstance(node.op, ops.ChannelScale):
+        return {**found, "kernel": found["kernel"].reshape(1, 1, -1, 1)}
+    if "value" in roles:  # an EinsumDense, see porter.frameworks.tf.arrays
+        return {name: array.reshape([size for size in array.shape if size != 1]) for name, array in found.items()}
+    return found
+
+
+def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[Symbol]) -> Symbol:
+    """The value of a node. If it has tensors, the layer called `name` holds them."""
+    if isinstance(node.op, Conv | MaxPool | AvgPool):
+        kind = keras_class(plan.graph, node) or POOLS[type(node.op)]
+        return windowed(maker, node.op, kind, name, plan.realisations[node.path], inputs[0])
+    if type(node.op) in ARRAYS:
+        return ARRAYS[type(node.op)](maker, node.op, name, inputs, is_map(plan.graph.open_shapes[node.inputs[0]]))
+    return LAYERS[type(node.op)](maker, node.op, name, inputs)

@@ -1,0 +1,191 @@
+"""The shapes that Keras gives the values of layers and operations, for those that porter's ports have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import Any
+
+from porter.frameworks.tf.statement import Shape
+
+_Config = Mapping[str, Any]
+_Size = int | None
+
+
+def layer_shape(kind: str, config: _Config, shapes: Sequence[Shape]) -> Shape:
+    """The shape of a layer's value, from the arguments of its class and the shapes of what it is called with."""
+    if kind in _SAME_LAYERS:
+        return shapes[0]
+    if kind in _MERGES:
+        return (shapes[0][0], *reduce(_merged, [shape[1:] for shape in shapes]))
+    if kind == "Concatenate":
+        axis = range(len(shapes[0]))[config["axis"]]
+        sizes = [shape[axis] for shape in shapes]
+        return (*shapes[0][:axis], None if None in sizes else sum(size or 0 for size in sizes), *shapes[0][axis + 1 :])
+    return _LAYERS[kind](config, shapes[0])
+
+
+def operation_shape(kind: str, config: _Config, operands: Sequence[Any]) -> Shape:
+    """The shape of an operation's value, from the arguments of its class and what it is called with, constants too."""
+    first: Shape = tuple(getattr(operands[0], "shape", ()))
+    if kind in _OPERATIONS:
+        return _OPERATIONS[kind](config, first, operands)
+    return reduce(_stretched, [tuple(getattr(each, "shape", ())) for each in operands])
+
+
+def _merged(first: Shape, second: Shape) -> Shape:
+    """As keras/src/layers/merging/base_merge.py, `_compute_elemwise_op_output_shape`: open beside any other size is open."""
+    return tuple(None if None in (a, b) else b if a == 1 else a for a, b in zip(first, second, strict=True))
+
+
+def _stretched(first: Shape, second: Shape) -> Shape:
+    """As keras/src/ops/operation_utils.py, `broadcast_shapes`: open beside another size than 1 is that size."""
+    length = max(len(first), len(second))
+    first, second = ((*[1] * (length - len(shape)), *shape) for shape in (first, second))
+    return tuple(b if a == 1 or (a is None and b != 1) else a for a, b in zip(first, second, strict=True))
+
+
+def _windows(config: _Config, shape: Shape, kernel: Sequence[int], channels: int) -> Shape:
+    """Of a convolution or a pool."""
+    sizes: list[_Size] = []
+    dilations = config.get("dilation_rate", (1, 1))
+    for size, cells, stride, dilation in zip(shape[1:3], kernel, config["strides"], dilations, strict=True):
+        extent = 1 if config["padding"] == "same" else (cells - 1) * dilation + 1
+        sizes.append(None if size is None else (size - extent) // stride + 1)
+    return (shape[0], *sizes, channels)
+
+
+def _pool(config: _Config, shape: Shape) -> Shape:
+    return _windows(config, shape, config["pool_size"], _last(shape))
+
+
+def _depthwise(config: _Config, shape: Shape) -> Shape:
+    return _windows(config, shape, config["kernel_size"], _last(shape) * config["depth_multiplier"])
+
+
+def _conv_transpose(config: _Config, shape: Shape) -> Shape:
+    """As keras/src/backend/common/backend_utils.py, `compute_conv_transpose_output_shape`, of valid pads."""
+    parts = zip(shape[1:3], config["kernel_size"], config["strides"], strict=True)
+    sizes = [None if size is None else size * stride + max(cells - stride, 0) for size, cells, stride in parts]
+    return (shape[0], *sizes, config["filters"])
+
+
+def _last(shape: Shape) -> int:
+    size = shape[-1]
+    assert size is not None, "the last axis of a value is never open"
+    return size
+
+
+def _moved(shape: Shape, sides: Sequence[Sequence[int]], sign: int) -> Shape:
+    """With more or fewer rows and columns."""
+    sizes = [None if size is None else size + sign * sum(pair) for size, pair in zip(shape[1:3], sides, strict=True)]
+    return (shape[0], *sizes, shape[3])
+
+
+def _global(config: _Config, shape: Shape) -> Shape:
+    return (shape[0], 1, 1, shape[3]) if config.get("keepdims") else (shape[0], shape[3])
+
+
+def _reshaped(shape: Shape, target: Sequence[int]) -> Shape:
+    """Without the batch; a -1 is the rest of the cells."""
+    known = prod(size for size in target if size != -1)
+    rest = None if None in shape else prod(size or 0 for size in shape) // known
+    return tuple(rest if size == -1 else size for size in target)
+
+
+def _flattened(config: _Config, shape: Shape) -> Shape:
+    return (shape[0], *_reshaped(shape[1:], [-1]))
+
+
+def _scaled(shape: Shape, factors: Sequence[int]) -> Shape:
+    return (shape[0], *(None if size is None else size * n for size, n in zip(shape[1:3], factors, strict=True)), shape[3])
+
+
+_SAME_LAYERS = frozenset(
+    {
+        *("Activation", "BatchNormalization", "ELU", "GroupNormalization", "Identity", "LayerNormalization", "LeakyReLU"),
+        *("PReLU", "RMSNormalization", "ReLU", "Rescaling", "Softmax"),
+    }
+)
+_MERGES = frozenset({"Add", "Maximum", "Minimum", "Multiply"})
+_LAYERS: Mapping[str, Callable[[_Config, Shape], Shape]] = {
+    "AveragePooling2D": _pool,
+    "Conv2D": lambda config, shape: _windows(config, shape, config["kernel_size"], config["filters"]),
+    "Conv2DTranspose": _conv_transpose,
+    "Cropping2D": lambda config, shape: _moved(shape, config["cropping"], -1),
+    "Dense": lambda config, shape: (*shape[:-1], config["units"]),
+    "DepthwiseConv2D": _depthwise,
+    "EinsumDense": lambda config, shape: (shape[0], *config["output_shape"]),
+    "Flatten": _flattened,
+    "GlobalAveragePooling2D": _global,
+    "GlobalMaxPooling2D": _global,
+    "MaxPooling2D": _pool,
+    "Permute": lambda config, shape: (shape[0], *(shape[axis] for axis in config["dims"])),
+    "Reshape": lambda config, shape: (shape[0], *_reshaped(shape[1:], config["target_shape"])),
+    "Resizing": lambda config, shape: (shape[0], config["height"], config["width"], shape[3]),
+    "UpSampling2D": lambda config, shape: _scaled(shape, config["size"]),
+    "ZeroPadding2D": lambda config, shape: _moved(shape, config["padding"], 1),
+}
+
+
+def _part(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    """As keras/src/ops/numpy.py, `GetItem`: a slice of an open size is open."""
+    key = list(operands[1])
+    place = key.index(...) if ... in key else len(key)
+    key[place : place + 1] = [slice(None)] * (len(shape) - len(key) + (... in key))
+    sizes = zip(key, shape, strict=True)
+    return tuple(size if size is None else len(range(*item.indices(size))) for item, size in sizes if isinstance(item, slice))
+
+
+def _padded(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    return tuple(None if size is None else size + sum(pair) for size, pair in zip(shape, config["pad_width"], strict=True))
+
+
+def _reduced(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    if "axis" not in config:
+        return ()
+    axis = range(len(shape))[config["axis"]]
+    return (*shape[:axis], *[1] * bool(config.get("keepdims")), *shape[axis + 1 :])
+
+
+def _repeated(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    axis, size = config["axis"], shape[config["axis"]]
+    return (*shape[:axis], None if size is None else size * config["repeats"], *shape[axis + 1 :])
+
+
+def _swapped(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    order = [*range(len(shape))]
+    first, second = config["axis1"], config["axis2"]
+    order[first], order[second] = order[second], order[first]
+    return tuple(shape[axis] for axis in order)
+
+
+def _taken(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    indices, axis = operands[1], range(len(shape))[config["axis"]]
+    count: Shape = (len(indices),) if isinstance(indices, list) else indices.shape
+    return (*shape[:axis], *count, *shape[axis + 1 :])
+
+
+def _product(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    second: Shape = operands[1].shape
+    return (*_stretched(shape[:-2], second[:-2]), shape[-2], second[-1])
+
+
+def _widened(config: _Config, shape: Shape, operands: Sequence[Any]) -> Shape:
+    block = config["block_size"]
+    return (*_scaled(shape, (block, block))[:3], _last(shape) // block**2)
+
+
+_OPERATIONS: Mapping[str, Callable[[_Config, Shape, Sequence[Any]], Shape]] = {
+    "DepthToSpace": _widened,
+    "GetItem": _part,
+    "Matmul": _product,
+    **dict.fromkeys(("Max", "Mean", "Norm", "Sum"), _reduced),
+    "Pad": _padded,
+    "Repeat": _repeated,
+    "Reshape": lambda config, shape, operands: _reshaped(shape, config["newshape"]),
+    "Swapaxes": _swapped,
+    "Take": _taken,
+}
+"""Of those whose value has another shape than their operands stretched to each other."""

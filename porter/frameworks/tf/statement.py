@@ -1,0 +1,147 @@
+"""A Keras functional model as it is stated: which layers and operations are called on which values.
+
+The engine calls these layers and operations in Keras (porter.frameworks.tf.build), and the destination writes them as Keras would
+save them, without it (porter.frameworks.tf.config).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import GraphError
+
+Shape: TypeAlias = tuple[int | None, ...]
+"""Sizes, batch first; None where they are open."""
+LAYERS_MODULE = "keras.layers"
+_FRAMES = 40
+"""Calls that a program and Keras are in when Keras begins to follow a model: a script that loads one is in 20, others in more."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The value of a call.
+
+    Attributes:
+        call: its place among the calls of the statement.
+        dtype: in Keras's words, such as `float32` or `bool`.
+    """
+
+    call: int
+    shape: Shape
+    dtype: str
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def size(self, axis: int) -> int:
+        """The size of an axis that is not open, as the last one never is."""
+        size = self.shape[axis]
+        assert size is not None, "the size of a value is open"
+        return size
+
+
+@dataclass(frozen=True)
+class Call:
+    """A layer or an operation, which is called once.
+
+    Attributes:
+        module, kind: its class, by the module that Keras writes beside it.
+        config: the arguments of the class, without the name.
+        arguments, options: what it is called with, by place and by name: symbols, lists of symbols, and constants.
+        value: what it gives.
+    """
+
+    module: str
+    kind: str
+    name: str
+    config: Mapping[str, Any]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+    value: Symbol
+
+    @property
+    def is_layer(self) -> bool:
+        return self.module == LAYERS_MODULE
+
+    @cached_property
+    def inputs(self) -> tuple[int, ...]:
+        """The places of the calls whose values it reads, in its order."""
+        return tuple(symbol.call for symbol in _symbols((*self.arguments, *self.options.values())))
+
+
+def _symbols(values: Any) -> Iterator[Symbol]:
+    for value in values:
+        if isinstance(value, Symbol):
+            yield value
+        elif isinstance(value, list):
+            yield from _symbols(value)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A model.
+
+    Attributes:
+        dtype: of its weights and of the values of its layers.
+        calls: each after those whose values it reads; the first one is the input. Some may not lead to an output.
+        values: the value of every path of the graph.
+        outputs: paths, in order.
+        several: whether the outputs are a list, even of one.
+        weights: by the name of a layer and of its variable, in Keras's axis order.
+    """
+
+    dtype: Dtype
+    calls: tuple[Call, ...]
+    values: Mapping[str, Symbol]
+    outputs: tuple[str, ...]
+    several: bool
+    weights: Mapping[str, Mapping[str, Array]]
+
+    @cached_property
+    def ordered(self) -> tuple[Call, ...]:
+        """The calls that lead to an output, in the order of `model.operations`.
+
+        The order is by falling depth, which is the longest way to an output, and within a depth by the first visit of a search from
+        the outputs, inputs from first to last (keras/src/ops/function.py, `map_graph`).
+        """
+        visits, depths = list(self._visits), dict.fromkeys(self._visits, 0)
+        places = {place: order for order, place in enumerate(visits)}
+        for place in sorted(visits, reverse=True):
+            for source in self.calls[place].inputs:
+                depths[source] = max(depths[source], depths[place] + 1)
+        return tuple(self.calls[place] for place in sorted(visits, key=lambda place: (-depths[place], places[place])))
+
+    @cached_property
+    def _visits(self) -> Mapping[int, int]:
+        """The places of calls by first visit, with how many calls of itself Keras's search is in then (its `_build_map_helper`)."""
+        found: dict[int, int] = {}
+        waiting = [(self.values[path].call, 1) for path in reversed(self.outputs)]
+        while waiting:
+            place, deep = waiting.pop()
+            if place not in found:
+                found[place] = deep
+                waiting += [(source, deep + 1) for source in reversed(self.calls[place].inputs)]
+        return found
+
+    def expect_loadable(self) -> None:
+        """Refuses a model that Keras cannot load.
+
+        Raises:
+            GraphError: see `too_deep`.
+        """
+        if max(self._visits.values()) + _FRAMES > sys.getrecursionlimit():
+            raise self.too_deep()
+
+    def too_deep(self) -> GraphError:
+        """Keras follows a model, as it makes or loads one, by a function that calls itself for each layer."""
+        layers = max(self._visits.values()) - 1
+        return GraphError(
+            f"Keras follows a model by a call for each layer, and a chain of {layers} layers is too deep for Python",
+            next="fold the norms (--fold-bn), or port it to torch or onnx",
+        )

@@ -1,0 +1,46 @@
+"""The `model.weights.h5` of a stated model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from porter.base.dtypes import Array, cast
+from porter.formats.keras.classes import VARIABLES
+from porter.formats.keras.config import snake_case
+from porter.frameworks.tf.config import MODEL_NAME
+from porter.frameworks.tf.statement import Call, Statement
+
+
+def write_weights(path: Path, statement: Statement) -> None:
+    """Writes the weights, in the model's dtype, a tensor after the other.
+
+    Layers are counted by class in the order of `model.layers`, and their variables in the order in which the class makes them; both
+    kinds of groups have the layer's name, also of layers without variables (keras/src/saving/saving_lib.py, `_save_state` and
+    `_save_container_state`).
+    """
+    import h5py
+
+    counts: Counter[str] = Counter()
+    with h5py.File(path, "w") as file:
+        file.create_group("vars").attrs["name"] = MODEL_NAME
+        for call in statement.ordered:
+            if not call.is_layer:
+                continue
+            kind = snake_case(call.kind)
+            group = file.create_group(f"layers/{kind}_{counts[kind]}/vars" if counts[kind] else f"layers/{kind}/vars")
+            counts[kind] += 1
+            group.attrs["name"] = call.name
+            for number, array in enumerate(_variables(statement, call)):
+                stored = group.create_dataset(str(number), data=array)
+                if statement.dtype == "bfloat16":  # which HDF5 has no type for (H5IOStore.__setitem__)
+                    stored.attrs["dtype"] = statement.dtype
+
+
+def _variables(statement: Statement, call: Call) -> Iterator[Array]:
+    held = statement.weights.get(call.name, {})
+    for name in VARIABLES.get(call.kind, ()):
+        array = held.get(name.removeprefix("depthwise_"))
+        if array is not None:
+            yield cast(array, statement.dtype, call.name, allow_overflow=True)
