@@ -62,7 +62,10 @@ def run_definition(graph: FileGraph, tensors: Mapping[str, np.ndarray], batch: n
     (image,) = [node.name for node in definition.node if node.op == "Placeholder"]
     with tf.Graph().as_default():
         tf.graph_util.import_graph_def(definition, name="")
-        with tf.compat.v1.Session() as session:
+        config = tf.compat.v1.ConfigProto()
+        # It joins a grouped convolution and its bias to an operator that TensorFlow runs on some processors only.
+        config.graph_options.rewrite_options.remapping = config.graph_options.rewrite_options.OFF
+        with tf.compat.v1.Session(config=config) as session:
             taps = {node.name: node.tap if ":" in node.tap else f"{node.tap}:0" for node in graph.nodes if node.tap is not None}
             return session.run(taps, {f"{image}:0": batch})
 
