@@ -26,6 +26,7 @@ from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.files import MOST_BYTES, MOST_TEXT, NET, both, bounded
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.graph import (
     Add,
@@ -64,11 +65,9 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         UsageError: the net lacks one of `outputs`.
     """
     text, weights = both(path)
-    try:
+    with refusing_damage(path, "fetch both files again"):
         net = read_net(bounded(text, MOST_TEXT).decode()) if text else None
         stored = read_blobs(bounded(weights, MOST_BYTES))
-    except (ValueError, LookupError, OverflowError) as error:
-        raise FileError(f"the model is damaged: {str(error)[:300]}", where=str(path), next="fetch both files again") from None
     problem = net.problem if net else f"its layers are in a {NET}, and there is none beside it"
     if text is None or net is None or problem is not None:
         note = f"read without the graph: {problem}"

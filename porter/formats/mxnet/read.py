@@ -17,6 +17,7 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
 from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
@@ -59,7 +60,7 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         UsageError: the graph lacks one of `outputs`.
     """
     text, params = _both(path)
-    try:
+    with refusing_damage(path, "fetch both files again"):
         tensors = read_arrays(params.read_bytes())
         if text is None:
             note = f"read without the graph: its operators are in a {_SYMBOL}, and there is none beside it"
@@ -72,9 +73,6 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         expect_values(outputs, [node.name for node in symbol.nodes])
         ends = tuple((name, 0) for name in outputs) or symbol.ends
         graph = _graph(replace(symbol, ends=ends), tensors, most_bytes(params.stat().st_size), size)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError) as error:
-        message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
-        raise FileError(message, where=str(path), next="fetch both files again") from None
     graph = replace(graph, traced=size is not None, definition=symbol.image.encode() + b"\n" + definition, language="mxnet")
     real = {name: array for name, array in tensors.items() if is_floating(array)}
     return Checkpoint(path, "mxnet", "mxnet", {**real, **graph.evaluated}, graph=graph, files=(text, params), stated=symbol.said)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from porter.base.dtypes import Array, is_floating
-from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import read_json
 from porter.formats.tfjs.manifest import read_weights, shards
 from porter.formats.tfjs.modules import WRAPPED, as_json
 from porter.padding import Size
 
-_DAMAGED = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError, struct.error, OSError)
+_AGAIN = "fetch the model.json and its shards again"
 _MOST_TEXT, _HEAD = 256 << 20, 4096
 
 
@@ -33,7 +32,7 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         UsageError: the graph lacks one of `outputs`.
         MissingFramework: it is a graph model, and TensorFlow is not installed.
     """
-    try:
+    with refusing_damage(path, _AGAIN):
         if path.stat().st_size > _MOST_TEXT:
             raise ValueError(f"it has more than {_MOST_TEXT >> 20} MiB")
         text = path.read_text()
@@ -44,17 +43,10 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         topology = dict(stated.get("modelTopology") or {})
         signature = stated.get("signature") or (stated.get("userDefinedMetadata") or {}).get("signature") or {}
         ends = [str(end.get("name") or key) for key, end in (signature.get("outputs") or {}).items()]
-    except _DAMAGED as error:
-        raise _damaged(path, error) from None
     files = (path, *dict.fromkeys(file for group in groups for file in group))
     if isinstance(topology.get("node"), list):
         return _graph_model(path, topology, tensors, (list(outputs) or ends, size), files)
     return _layers_model(path, topology, tensors, outputs, files)
-
-
-def _damaged(path: Path, error: Exception) -> FileError:
-    message = f"the model is damaged: {str(error).splitlines()[0][:200] if str(error) else type(error).__name__}"
-    return FileError(message, where=str(path), next="fetch the model.json and its shards again")
 
 
 def _layers_model(
@@ -67,10 +59,8 @@ def _layers_model(
     from porter.formats.keras.graph import read_graph, with_graph
 
     config = topology.get("model_config", topology)
-    try:
+    with refusing_damage(path, _AGAIN):
         text = config if isinstance(config, str) else json.dumps(config)
-    except _DAMAGED as error:
-        raise _damaged(path, error) from None
     version = str(topology.get("keras_version") or "")
     stated = {"keras_version": version if version[:1].isdigit() else "2.0"}
     return with_graph(checkpoint, read_graph(text, tensors, str(path), stated, outputs))
@@ -89,13 +79,11 @@ def _graph_model(
 
     tensorflow = import_tensorflow()
     graph, as_json = tensorflow.compat.v1.GraphDef(), import_module("google.protobuf.json_format")
-    try:
+    with refusing_damage(path, _AGAIN, further=(as_json.Error,)):
         as_json.ParseDict(topology, graph, ignore_unknown_fields=True)
         unfuse(graph)
         for node in graph.node:
             if node.name in tensors and not is_floating(tensors[node.name]):
                 node.attr["value"].tensor.CopyFrom(tensorflow.make_tensor_proto(tensors[node.name]))
-    except (*_DAMAGED, as_json.Error) as error:
-        raise _damaged(path, error) from None
     real = {name: array for name, array in tensors.items() if is_floating(array)}
     return read_definition(Checkpoint(path, "tfjs-graph", "tf", real, files=files), graph, *asked)

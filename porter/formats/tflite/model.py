@@ -52,12 +52,12 @@ _PARTS_OF_A_LAYER = frozenset(
 )
 
 
-class Quantised(ValueError):
-    """The graph computes in whole numbers."""
+_WHOLE = "a fully quantised graph computes in whole numbers"
+_REAL = "name the file that it was made from, or convert the model again without a representative dataset"
 
 
-class Unread(ValueError):
-    """A tensor is stored as porter does not read it."""
+class Unread(Exception):
+    """The model is not damaged, but porter does not read it: why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Model:
 
 
 def read_model(data: bytes) -> Model:
-    """Raises ValueError where the file is damaged, otherwise Quantised or Unread."""
+    """Raises ValueError where the file is damaged, and Unread."""
     file = root(data)
     graph = next(iter(file.tables(2, MOST_NODES)), None)
     if graph is None:
@@ -142,7 +142,7 @@ def read_model(data: bytes) -> Model:
             continue
         whole = next((place for place in gives if _scales(tensors[place]) is not None), None)
         if whole is not None:
-            raise Quantised(f"'{names[whole]}', which {op} gives, is in whole numbers")
+            raise Unread(f"{_WHOLE}: '{names[whole]}', which {op} gives, is in whole numbers", _REAL)
         name = _title(names, sources, gives, op)
         name = name if name not in taken else f"{name}:{len(operators)}"
         taken.add(name)
@@ -157,7 +157,7 @@ def read_model(data: bytes) -> Model:
     ends = tuple(known[int(place)] for place in graph.numbers(2, "i4") if int(place) in known)
     sides = _sides(tensors[images[0]]) if images else ()
     if images and _scales(tensors[images[0]]) is not None:
-        raise Quantised("its image is in whole numbers")
+        raise Unread(f"{_WHOLE}: its image is in whole numbers", _REAL)
     problem = None if len(images) == 1 and len(sides) == 4 and sides[0] in (None, 1) else "one image is expected as its only input"
     return Model(tuple(operators), stored, rounded, sides, ends, problem)
 
@@ -191,7 +191,8 @@ def _array(name: str, tensor: Table, content: Array, most: int) -> Array:
     """
     kind, shape = _TYPES.get(tensor.scalar(1, "b")), tuple(int(size) for size in tensor.numbers(0, "i4"))
     if kind is None:
-        raise Unread(f"the tensor '{name}' has the type {tensor.scalar(1, 'b')} of the schema, which porter does not read")
+        message = f"the tensor '{name}' has the type {tensor.scalar(1, 'b')} of the schema, which porter does not read"
+        raise Unread(message, "convert the model again with weights of float32 or float16")
     stored, sparse = np.dtype(kind).newbyteorder("<"), tensor.table(6)
     cells = math.prod(shape)
     if len(shape) > 8 or min(shape, default=0) < 0 or (cells * stored.itemsize != content.size and sparse is None):

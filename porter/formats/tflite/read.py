@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,10 +22,11 @@ from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import least, over_norm, root, unit_of
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, begin, by_numbers, read_nodes, unary
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
 from porter.formats.tflite.constants import EVALUATORS, RESHAPES, index_of, is_cast, kind, stated_numbers
-from porter.formats.tflite.model import IMAGE, Model, Operator, Quantised, Unread, read_model
+from porter.formats.tflite.model import IMAGE, Model, Operator, Unread, read_model
 from porter.formats.tflite.windows import stored, value_of
 from porter.graph import (
     Clip,
@@ -62,15 +62,11 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     """
     data = path.read_bytes()
     try:
-        return _checkpoint(path, data, read_model(data), outputs, size)
-    except Quantised as error:
-        next = "name the file that it was made from, or convert the model again without a representative dataset"
-        raise FileError(f"a fully quantised graph computes in whole numbers: {error}", where=str(path), next=next) from None
+        with refusing_damage(path):
+            return _checkpoint(path, data, read_model(data), outputs, size)
     except Unread as error:
-        raise FileError(str(error), where=str(path), next="convert the model again with weights of float32 or float16") from None
-    except (ValueError, LookupError, TypeError, struct.error, OverflowError) as error:
-        message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
-        raise FileError(message, where=str(path), next="fetch it again") from None
+        message, next = error.args
+        raise FileError(message, where=str(path), next=next) from None
 
 
 def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], size: Size | None) -> Checkpoint:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from porter.base.dtypes import Array, is_floating
-from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import batch_norm, combine, instance_norm, square
 from porter.filegraph.builder import Value
@@ -20,6 +18,7 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
 from porter.formats.torch7.objects import read_objects
@@ -60,15 +59,12 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         UsageError: the graph lacks one of `outputs`.
     """
     data = path.read_bytes()
-    try:
+    with refusing_damage(path):
         found = read_objects(data)
         module = network_in(found)
         if module is None:
             return Checkpoint(path, "torch7", None, arrays_in(found), ("read without a graph: it holds no module of nn's",))
         return _checkpoint(path, data, read_network(module), outputs, size)
-    except (ValueError, TypeError, LookupError, RecursionError, OverflowError, struct.error) as error:
-        message = f"the model is damaged: {str(error)[:200] or type(error).__name__}"
-        raise FileError(message, where=str(path), next="fetch it again") from None
 
 
 def _checkpoint(path: Path, data: bytes, network: Network, outputs: Sequence[str], size: Size | None) -> Checkpoint:

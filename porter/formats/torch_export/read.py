@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.to_graph import to_graph
 from porter.filegraph.walk import Image, begin, read_nodes
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_uses
@@ -51,7 +51,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         MissingFramework: the archive is of torch 2.8 or older, and torch is not installed.
     """
     archive = read_archive(path)
-    with _refusing_damage(path):
+    with refusing_damage(path, "fetch or export it again", "the program"):
         graph = _graph(archive, path, outputs, size)
     if isinstance(graph, str):
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"read without the graph: {graph}",))
@@ -88,16 +88,6 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
         return next(iter(changed.values()))
     only = None if graph.built_size and not size else _only_size(archive.program, program, graph)
     return graph if only in (None, size) else _read_graph(program, arrays, bytes_of_file, only)
-
-
-@contextmanager
-def _refusing_damage(path: Path) -> Iterator[None]:
-    """Raises FileError for what reading a damaged program raises."""
-    try:
-        yield
-    except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-        message = f"the program is damaged: {str(error)[:200] or type(error).__name__}"
-        raise FileError(message, where=str(path), next="fetch or export it again") from None
 
 
 def _not_one_image(program: Program) -> str | None:

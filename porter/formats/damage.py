@@ -1,0 +1,26 @@
+"""What reading a damaged file raises, as one error."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from porter.base.errors import FileError, first_line
+
+_DAMAGED: tuple[type[Exception], ...] = (
+    *(ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError, OSError),
+    struct.error,
+)
+
+
+@contextmanager
+def refusing_damage(
+    path: Path, next: str = "fetch it again", what: str = "the model", further: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Raises FileError for what reading a damaged file raises, and for the `further` errors. porter's own pass."""
+    try:
+        yield
+    except _DAMAGED + further as error:
+        raise FileError(f"{what} is damaged: {first_line(error)}", where=str(path), next=next) from None
