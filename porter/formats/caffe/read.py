@@ -28,24 +28,7 @@ from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
-from porter.graph import (
-    Add,
-    AsMap,
-    Conv,
-    ConvTranspose,
-    Divide,
-    Elu,
-    LeakyRelu,
-    LocalResponseNorm,
-    Multiply,
-    PRelu,
-    Relu,
-    Relu6,
-    Sigmoid,
-    SliceChannels,
-    Softplus,
-    Tanh,
-)
+from porter.graph import ops
 from porter.padding import LOWEST, Convention, Size, Window
 
 _MOST_ONES = 1 << 24
@@ -187,7 +170,7 @@ def _conv(walk: Walk[Layer], layer: Layer) -> Read:
     filters, stated = walk.flow.constants.declared(layer.blobs[0]) or (), layer.parameters
     depthwise = layer.op != "Convolution"
     window, convention = _window(stated)
-    op = Conv(filters[0], window, convention, filters[0] if depthwise else stated.count("group", 1))
+    op = ops.Conv(filters[0], window, convention, filters[0] if depthwise else stated.count("group", 1))
     return walk.builder.conv(layer.name, _value(walk, layer), op, _held(layer, "OIHW"))
 
 
@@ -195,7 +178,7 @@ def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
     _, width, *_ = walk.flow.constants.declared(layer.blobs[0]) or ()
     window, convention = _window(layer.parameters)
     groups, held = layer.parameters.count("group", 1), _held(layer, "OIHW")
-    op = ConvTranspose(groups * width, window, convention.pads, groups, "bias" in held)
+    op = ops.ConvTranspose(groups * width, window, convention.pads, groups, "bias" in held)
     return walk.builder.add(layer.name, op, _value(walk, layer), tensors=held)
 
 
@@ -248,7 +231,7 @@ def _scale(walk: Walk[Layer], layer: Layer) -> Read:
         value, factors = (walk.value(source) for source in layer.inputs)
         if not value.is_map or factors.is_map or factors.is_array or stated.count("axis", 1):
             return combine(walk, layer, "Mul", list(layer.inputs))
-        return walk.builder.add(layer.name, Multiply(), value, walk.builder.add(f"{layer.name}:factors", AsMap(), factors))
+        return walk.builder.add(layer.name, ops.Multiply(), value, walk.builder.add(f"{layer.name}:factors", ops.AsMap(), factors))
     if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
         return f"{layer.op} over other axes than the channels'"
     gamma, *beta = layer.blobs
@@ -272,7 +255,7 @@ def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
         walk.builder.affine(f"{layer.name}:{place}", walk.value(source), (factor,), (0.0,))
         for place, (factor, source) in enumerate(zip(factors, layer.inputs, strict=True))
     ]
-    return walk.builder.add(layer.name, Add(), *scaled)
+    return walk.builder.add(layer.name, ops.Add(), *scaled)
 
 
 def _power(walk: Walk[Layer], layer: Layer) -> Read:
@@ -284,19 +267,19 @@ def _power(walk: Walk[Layer], layer: Layer) -> Read:
         return walk.builder.affine(layer.name, _value(walk, layer), (scale,), (shift,))
     one = walk.builder.affine(f"{layer.name}:one", _value(walk, layer), (0.0,), (1.0,))
     below = walk.builder.affine(f"{layer.name}:of", _value(walk, layer), (scale,), (shift,))
-    return walk.builder.add(layer.name, Divide(), one, below)
+    return walk.builder.add(layer.name, ops.Divide(), one, below)
 
 
 def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     size, alpha, beta = stated.count("local_size", 5), stated.number("alpha", 1.0), stated.number("beta", 0.75)
     if stated.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
-        op = LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0))
+        op = ops.LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0))
         return walk.builder.add(layer.name, op, _value(walk, layer))
-    return _lrn_within(walk, layer, size, LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
+    return _lrn_within(walk, layer, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
 
 
-def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: LocalResponseNorm) -> Read:
+def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: ops.LocalResponseNorm) -> Read:
     """Over the cells around each: a convolution of single ones makes them channels, of which the middle one is the cell itself.
     Caffe does not read its `k` (lrn_layer.cpp).
     """
@@ -308,16 +291,16 @@ def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: LocalResponseNor
         return f"LRN within {channels} channels over {size}x{size} cells"
     kernel = np.tile(np.eye(cells).reshape(cells, 1, size, size), (channels, 1, 1, 1))
     walk.flow.evaluated[f"{layer.name}:cells"] = kernel
-    conv = Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
+    conv = ops.Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
     around = walk.builder.conv(f"{layer.name}:around", value, conv, {"kernel": Stored(f"{layer.name}:cells", "OIHW")})
     normed = walk.builder.add(f"{layer.name}:normed", op, around)
-    return walk.builder.add(layer.name, SliceChannels(cells // 2, channels * cells, cells), normed)
+    return walk.builder.add(layer.name, ops.SliceChannels(cells // 2, channels * cells, cells), normed)
 
 
 def _prelu(walk: Walk[Layer], layer: Layer) -> Read:
     if layer.parameters.flag("channel_shared", False):
-        return apply(walk, layer, layer.inputs[0], LeakyRelu(float(walk.flow.constants.array(layer.blobs[0]).ravel()[0])))
-    return walk.builder.add(layer.name, PRelu(), _value(walk, layer), tensors={"alpha": Stored(layer.blobs[0])})
+        return apply(walk, layer, layer.inputs[0], ops.LeakyRelu(float(walk.flow.constants.array(layer.blobs[0]).ravel()[0])))
+    return walk.builder.add(layer.name, ops.PRelu(), _value(walk, layer), tensors={"alpha": Stored(layer.blobs[0])})
 
 
 def _concat(walk: Walk[Layer], layer: Layer) -> Read:
@@ -360,7 +343,7 @@ def _reshape(walk: Walk[Layer], layer: Layer) -> Read:
 
 def _relu(layer: Layer) -> Any:
     slope = layer.parameters.number("negative_slope", 0.0)
-    return LeakyRelu(slope) if slope else Relu()
+    return ops.LeakyRelu(slope) if slope else ops.Relu()
 
 
 def _clip(walk: Walk[Layer], layer: Layer) -> Read:
@@ -387,10 +370,10 @@ READERS: Mapping[str, Reader[Layer]] = {
     "Reshape": _reshape,
     "Clip": _clip,
     "ReLU": unary(_relu),
-    "ReLU6": always(Relu6()),
-    "ELU": unary(lambda layer: Elu(layer.parameters.number("alpha", 1.0))),
-    "Sigmoid": always(Sigmoid()),
-    "TanH": always(Tanh()),
-    "BNLL": always(Softplus()),
+    "ReLU6": always(ops.Relu6()),
+    "ELU": unary(lambda layer: ops.Elu(layer.parameters.number("alpha", 1.0))),
+    "Sigmoid": always(ops.Sigmoid()),
+    "TanH": always(ops.Tanh()),
+    "BNLL": always(ops.Softplus()),
     "Softmax": lambda walk, layer: moves.softmax(walk, layer, layer.inputs[0], layer.parameters.count("axis", 1)),
 }

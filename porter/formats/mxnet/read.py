@@ -21,30 +21,18 @@ from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
 from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
-from porter.graph import (
-    Affine,
-    Conv,
-    ConvTranspose,
-    Elu,
-    Gelu,
-    HardSigmoid,
-    LeakyRelu,
-    LocalResponseNorm,
-    Op,
-    PRelu,
-    Relu,
-    Selu,
-    Sigmoid,
-    Softplus,
-    Softsign,
-    Tanh,
-    Upsample,
-)
+from porter.graph import Op, ops
 from porter.padding import LOWEST, Convention, Size, Window
 
 _SYMBOL = "-symbol.json"
 _EPOCH = re.compile(r"-\d{4}\.params$")
-_IN_PLACE = {"relu": Relu(), "sigmoid": Sigmoid(), "tanh": Tanh(), "softrelu": Softplus(cut=True), "softsign": Softsign()}
+_IN_PLACE = {
+    "relu": ops.Relu(),
+    "sigmoid": ops.Sigmoid(),
+    "tanh": ops.Tanh(),
+    "softrelu": ops.Softplus(cut=True),
+    "softsign": ops.Softsign(),
+}
 
 
 def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
@@ -131,7 +119,7 @@ def _conv(walk: Walk[Node], node: Node) -> Read:
     window, pads = _window(node)
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
         return f"{node.op} of other maps than N×C×H×W"
-    op = Conv(node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1))
+    op = ops.Conv(node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1))
     return walk.builder.conv(node.name, _value(walk, node), op, _held(node, "OIHW"))
 
 
@@ -139,7 +127,7 @@ def _deconv(walk: Walk[Node], node: Node) -> Read:
     (window, pads), held = _window(node), _held(node, "OIHW")
     if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
         return "Deconvolution to a stated size"
-    op = ConvTranspose(node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1), "bias" in held)
+    op = ops.ConvTranspose(node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1), "bias" in held)
     return walk.builder.add(node.name, op, _value(walk, node), tensors=held)
 
 
@@ -190,9 +178,9 @@ def _norm(walk: Walk[Node], node: Node) -> Read:
 def _leaky(walk: Walk[Node], node: Node) -> Read:
     kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
     if kind == "prelu":
-        return walk.builder.add(node.name, PRelu(), _value(walk, node), tensors={"alpha": Stored(node.inputs[1][0])})
-    ops: Mapping[str, Op] = {"leaky": LeakyRelu(slope), "elu": Elu(slope), "selu": Selu(), "gelu": Gelu()}
-    return apply(walk, node, node.inputs[0], ops[kind]) if kind in ops else f"LeakyReLU of type {kind}"
+        return walk.builder.add(node.name, ops.PRelu(), _value(walk, node), tensors={"alpha": Stored(node.inputs[1][0])})
+    made: Mapping[str, Op] = {"leaky": ops.LeakyRelu(slope), "elu": ops.Elu(slope), "selu": ops.Selu(), "gelu": ops.Gelu()}
+    return apply(walk, node, node.inputs[0], made[kind]) if kind in made else f"LeakyReLU of type {kind}"
 
 
 def _activation(walk: Walk[Node], node: Node) -> Read:
@@ -209,7 +197,7 @@ def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
 
     def op(node: Node) -> Op:
         scale, offset = numbers(node.stated.number("scalar", 0.0))
-        return Affine((scale,), (offset,))
+        return ops.Affine((scale,), (offset,))
 
     return unary(op)
 
@@ -217,7 +205,7 @@ def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
 def _lrn(walk: Walk[Node], node: Node) -> Read:
     stated = node.stated
     size, alpha = stated.count("nsize", 0), stated.number("alpha", 1e-4)
-    op = LocalResponseNorm(size, alpha / size, stated.number("beta", 0.75), stated.number("knorm", 2.0))
+    op = ops.LocalResponseNorm(size, alpha / size, stated.number("beta", 0.75), stated.number("knorm", 2.0))
     return walk.builder.add(node.name, op, _value(walk, node))
 
 
@@ -261,7 +249,7 @@ def _upsample(walk: Walk[Node], node: Node) -> Read:
     scale = node.stated.count("scale", 1)
     if node.stated.word("sample_type") != "nearest" or len(node.inputs) != 1:
         return "UpSampling that is not the nearest cell of one map"
-    return walk.builder.add(node.name, Upsample(scale, scale), _value(walk, node))
+    return walk.builder.add(node.name, ops.Upsample(scale, scale), _value(walk, node))
 
 
 def _softmax(walk: Walk[Node], node: Node) -> Read:
@@ -313,11 +301,11 @@ READERS: Mapping[str, Reader[Node]] = {
     "LRN": _lrn,
     "Activation": _activation,
     "LeakyReLU": _leaky,
-    "LogisticRegressionOutput": always(Sigmoid()),
-    "relu": always(Relu()),
-    "sigmoid": always(Sigmoid()),
-    "tanh": always(Tanh()),
-    "hard_sigmoid": unary(lambda node: HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))),
+    "LogisticRegressionOutput": always(ops.Sigmoid()),
+    "relu": always(ops.Relu()),
+    "sigmoid": always(ops.Sigmoid()),
+    "tanh": always(ops.Tanh()),
+    "hard_sigmoid": unary(lambda node: ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))),
     "clip": _clip,
     "square": lambda walk, node: square(walk, node, node.inputs[0]),
     "slice_axis": _cut,

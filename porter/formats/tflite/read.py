@@ -28,20 +28,7 @@ from porter.formats.tflite import windows
 from porter.formats.tflite.constants import EVALUATORS, RESHAPES, index_of, is_cast, kind, stated_numbers
 from porter.formats.tflite.model import IMAGE, Model, Operator, Unread, read_model
 from porter.formats.tflite.windows import stored, value_of
-from porter.graph import (
-    Clip,
-    DepthToSpace,
-    Elu,
-    Gelu,
-    HardSwish,
-    LeakyRelu,
-    LocalResponseNorm,
-    Op,
-    Relu,
-    Relu6,
-    Sigmoid,
-    Tanh,
-)
+from porter.graph import Op, ops
 from porter.padding import Size
 
 _LEAST_NORM = 1e-6
@@ -204,7 +191,7 @@ def _softmax(walk: Walk[Operator], node: Operator) -> Read:
 
 def _response_norm(walk: Walk[Operator], node: Operator) -> Read:
     bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
-    return walk.builder.add(node.name, LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias), value_of(walk, node))
+    return walk.builder.add(node.name, ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias), value_of(walk, node))
 
 
 def _sizes(walk: Walk[Operator], node: Operator) -> Read:
@@ -248,8 +235,14 @@ def _cast(walk: Walk[Operator], node: Operator) -> Read:
 
 
 _ACTIVATIONS: Mapping[str, Op] = {
-    **{"RELU": Relu(), "RELU6": Relu6(), "RELU_N1_TO_1": Clip(-1.0, 1.0), "RELU_0_TO_1": Clip(0.0, 1.0), "TANH": Tanh()},
-    **{"LOGISTIC": Sigmoid(), "ELU": Elu(), "HARD_SWISH": HardSwish()},
+    **{
+        "RELU": ops.Relu(),
+        "RELU6": ops.Relu6(),
+        "RELU_N1_TO_1": ops.Clip(-1.0, 1.0),
+        "RELU_0_TO_1": ops.Clip(0.0, 1.0),
+        "TANH": ops.Tanh(),
+    },
+    **{"LOGISTIC": ops.Sigmoid(), "ELU": ops.Elu(), "HARD_SWISH": ops.HardSwish()},
 }
 READERS: Mapping[str, Reader[Operator]] = {
     **{op: always(each) for op, each in _ACTIVATIONS.items()},
@@ -268,15 +261,15 @@ READERS: Mapping[str, Reader[Operator]] = {
     "CAST": _cast,
     "CONCATENATION": _concat,
     "DEPTH_TO_SPACE": lambda walk, node: walk.builder.add(
-        node.name, DepthToSpace(node.scalar(0, "i"), "DCR"), value_of(walk, node)
+        node.name, ops.DepthToSpace(node.scalar(0, "i"), "DCR"), value_of(walk, node)
     ),
     "EXPAND_DIMS": by_numbers(moves.unsqueeze),
     "FILL": _filled,
     "FULLY_CONNECTED": _dense,
     "GATHER": _gather,
-    "GELU": unary(lambda node: Gelu(bool(node.scalar(0, "B")))),
+    "GELU": unary(lambda node: ops.Gelu(bool(node.scalar(0, "B")))),
     "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.inputs[0], [-1], _LEAST_NORM),
-    "LEAKY_RELU": unary(lambda node: LeakyRelu(float(node.scalar(0, "f")))),
+    "LEAKY_RELU": unary(lambda node: ops.LeakyRelu(float(node.scalar(0, "f")))),
     "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
     "MAXIMUM": _largest,
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),

@@ -12,7 +12,7 @@ from porter.filegraph.layouts import View
 from porter.filegraph.tensorflow import pads_of
 from porter.filegraph.walk import Read, Walk
 from porter.formats.tflite.model import Operator
-from porter.graph import Conv, ConvTranspose
+from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Window
 
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
@@ -59,7 +59,7 @@ def read_conv(walk: Walk[Operator], node: Operator, around: Dilated | None = Non
     window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
     if around is not None:
         window, convention = replace(window, dilation=around.dilation), Convention.stated(around.pads)
-    return walk.builder.conv(node.name, value, Conv(filters, window, convention, groups), held)
+    return walk.builder.conv(node.name, value, ops.Conv(filters, window, convention, groups), held)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
         return f"{node.op} to a size that is not stated"
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
     pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
-    op = ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held)
+    op = ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held)
     return walk.builder.add(node.name, op, value, tensors=held)
 
 

@@ -22,25 +22,7 @@ from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
 from porter.formats.torch7.objects import read_objects
-from porter.graph import (
-    Affine,
-    Conv,
-    ConvTranspose,
-    Elu,
-    LeakyRelu,
-    LocalResponseNorm,
-    Op,
-    PRelu,
-    Relu,
-    Relu6,
-    Resize,
-    Sigmoid,
-    Softplus,
-    Softsign,
-    Tanh,
-    Upsample,
-)
-from porter.graph.ops import Function
+from porter.graph import Op, ops
 from porter.padding import LOWEST, Convention, Pads, Size, Window
 
 _CONVOLUTIONS = ("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedConvolution")
@@ -124,7 +106,7 @@ def _window(layer: Layer) -> tuple[Window, Pads]:
 
 def _conv(walk: Walk[Layer], layer: Layer) -> Read:
     window, pads = _window(layer)
-    op = Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
+    op = ops.Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
     return walk.builder.conv(layer.name, _value(walk, layer), op, _held(walk, layer, "OIHW"))
 
 
@@ -133,7 +115,7 @@ def _transposed(walk: Walk[Layer], layer: Layer) -> Read:
     if len(layer.inputs) != 1:
         return f"{layer.op} to the size of another value"
     more = layer.pair("adjH", "adjW", 0)
-    op = ConvTranspose(
+    op = ops.ConvTranspose(
         layer.count("nOutputPlane", 0),
         window,
         (top, bottom - more[0], left, right - more[1]),
@@ -170,7 +152,7 @@ def _whole(walk: Walk[Layer], layer: Layer) -> Read:
     """SpatialAdaptive pools to one cell."""
     if layer.pair("H", "W", 1) != (1, 1):
         return f"{layer.op} to more than one cell"
-    function: Function = "max" if "Max" in layer.op else "mean"
+    function: ops.Function = "max" if "Max" in layer.op else "mean"
     return walk.builder.reduce(layer.name, _value(walk, layer), function, ("rows", "columns"))
 
 
@@ -205,8 +187,8 @@ def _shaved(walk: Walk[Layer], layer: Layer) -> Read:
 def _prelu(walk: Walk[Layer], layer: Layer) -> Read:
     slopes = walk.flow.constants.array(layer.tensors["weight"])
     if slopes.size == 1:
-        return apply(walk, layer, layer.inputs[0], LeakyRelu(float(slopes.ravel()[0])))
-    return walk.builder.add(layer.name, PRelu(), _value(walk, layer), tensors={"alpha": Stored(layer.tensors["weight"])})
+        return apply(walk, layer, layer.inputs[0], ops.LeakyRelu(float(slopes.ravel()[0])))
+    return walk.builder.add(layer.name, ops.PRelu(), _value(walk, layer), tensors={"alpha": Stored(layer.tensors["weight"])})
 
 
 def _joined(kind: str) -> Reader[Layer]:
@@ -275,7 +257,7 @@ def _threshold(walk: Walk[Layer], layer: Layer) -> Read:
 
 def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
     size, alpha = layer.count("size", 5), layer.number("alpha", 1e-4)
-    op = LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0))
+    op = ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0))
     return walk.builder.add(layer.name, op, _value(walk, layer))
 
 
@@ -285,17 +267,17 @@ def _bilinear(walk: Walk[Layer], layer: Layer) -> Read:
     if known is None or factor < 1:
         return f"{layer.op} to a stated size"
     sizes = {place: known[place] * factor for place in (2, 3)}
-    return moves.resize(walk, layer, layer.inputs[0], Resize("linear", coordinates="align_corners"), {}, sizes)
+    return moves.resize(walk, layer, layer.inputs[0], ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 
 
 def _softplus(layer: Layer) -> Sequence[Op]:
     beta = layer.number("beta", 1.0)
-    return (Softplus(),) if beta == 1 else (Affine((beta,), (0.0,)), Softplus(), Affine((1 / beta,), (0.0,)))
+    return (ops.Softplus(),) if beta == 1 else (ops.Affine((beta,), (0.0,)), ops.Softplus(), ops.Affine((1 / beta,), (0.0,)))
 
 
 def _dropout(layer: Layer) -> Op:
     """Of the first kind, which does not scale what it keeps in training."""
-    return Affine((1 - layer.number("p", 0.5),), (0.0,))
+    return ops.Affine((1 - layer.number("p", 0.5),), (0.0,))
 
 
 def _narrow(walk: Walk[Layer], layer: Layer) -> Read:
@@ -303,7 +285,7 @@ def _narrow(walk: Walk[Layer], layer: Layer) -> Read:
     return moves.cut(walk, layer, layer.inputs[0], {_axis(walk, layer): slice(start, start + layer.count("length", 1))})
 
 
-def _mean(function: Function) -> Reader[Layer]:
+def _mean(function: ops.Function) -> Reader[Layer]:
     def read(walk: Walk[Layer], layer: Layer) -> Read:
         keep = not layer.flag("squeeze", True)
         return moves.reduce(walk, layer, layer.inputs[0], function, [_axis(walk, layer)], keep)
@@ -332,26 +314,26 @@ READERS: Mapping[str, Reader[Layer]] = {
     "Linear": _dense,
     "DepthConcat": _deep_concat,
     "PReLU": _prelu,
-    "ReLU": always(Relu()),
-    "ReLU6": always(Relu6()),
+    "ReLU": always(ops.Relu()),
+    "ReLU6": always(ops.Relu6()),
     "Threshold": _threshold,
     "HardTanh": _clip,
-    "LeakyReLU": unary(lambda layer: LeakyRelu(layer.number("negval", 0.01))),
-    "ELU": unary(lambda layer: Elu(layer.number("alpha", 1.0))),
+    "LeakyReLU": unary(lambda layer: ops.LeakyRelu(layer.number("negval", 0.01))),
+    "ELU": unary(lambda layer: ops.Elu(layer.number("alpha", 1.0))),
     "SoftPlus": unary(_softplus),
-    "SoftSign": always(Softsign()),
-    "Sigmoid": always(Sigmoid()),
-    "Tanh": always(Tanh()),
+    "SoftSign": always(ops.Softsign()),
+    "Sigmoid": always(ops.Sigmoid()),
+    "Tanh": always(ops.Tanh()),
     "Square": lambda walk, layer: square(walk, layer, layer.inputs[0]),
-    "MulConstant": unary(lambda layer: Affine((layer.number("constant_scalar", 1.0),), (0.0,))),
-    "AddConstant": unary(lambda layer: Affine((1.0,), (layer.number("constant_scalar", 0.0),))),
+    "MulConstant": unary(lambda layer: ops.Affine((layer.number("constant_scalar", 1.0),), (0.0,))),
+    "AddConstant": unary(lambda layer: ops.Affine((1.0,), (layer.number("constant_scalar", 0.0),))),
     "SpatialZeroPadding": lambda walk, layer: moves.pad(walk, layer, layer.inputs[0], _pads(layer)),
     "SpatialReflectionPadding": lambda walk, layer: moves.extend(walk, layer, layer.inputs[0], _pads(layer), "reflect"),
     "SpatialReplicationPadding": lambda walk, layer: moves.extend(walk, layer, layer.inputs[0], _pads(layer), "edge"),
     "Padding": _padding,
     "SpatialCrossMapLRN": _lrn,
     "SpatialUpSamplingNearest": lambda walk, layer: walk.builder.add(
-        layer.name, Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1)), _value(walk, layer)
+        layer.name, ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1)), _value(walk, layer)
     ),
     "SpatialUpSamplingBilinear": _bilinear,
     "Narrow": _narrow,
