@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from porter.base.dtypes import Array
+from porter.formats.cursor import Cursor
 from porter.formats.limits import MOST_NODES
 
 LIST = 0x112
@@ -19,72 +20,44 @@ _TYPES = ("<f4", "<f8", "<f2", "u1", "<i4", "i1", "<i8")
 _MOST_AXES = 32
 
 
-class _Reader:
-    """Little-endian numbers, one after the other."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data, self.place = data, 0
-
-    def numbers(self, kind: str, count: int = 1) -> tuple[int, ...]:
-        form = f"<{count}{kind}"
-        if not 0 <= count <= (len(self.data) - self.place) // struct.calcsize(f"<{kind}"):
-            raise ValueError("it is cut short")
-        found = struct.unpack_from(form, self.data, self.place)
-        self.place += struct.calcsize(form)
-        return found
-
-    def take(self, count: int) -> int:
-        """Passes over bytes, and gives where they began."""
-        if count > len(self.data) - self.place:
-            raise ValueError("it is cut short")
-        self.place += count
-        return self.place - count
-
-
 def read_arrays(data: bytes) -> dict[str, Array]:
     """The arrays by name, without what says whether a name is an argument's or an auxiliary state's (`arg:`, `aux:`).
 
     Raises:
         ValueError: the file is damaged, or has sparse arrays, or arrays without names.
     """
-    reader = _Reader(data)
-    reader.take(16)
-    arrays = [_array(reader) for _ in range(_count(reader))]
-    names = [data[start : start + length].decode() for length, start in (_text(reader) for _ in range(_count(reader)))]
+    cursor = Cursor(data)
+    cursor.skip(16)
+    arrays = [_array(cursor) for _ in range(_count(cursor))]
+    names = [cursor.cut(cursor.number("Q")).decode() for _ in range(_count(cursor))]
     if len(names) != len(arrays):
         raise ValueError(f"it has {len(arrays)} arrays and {len(names)} names")
     return {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in zip(names, arrays, strict=True)}
 
 
-def _count(reader: _Reader) -> int:
-    (count,) = reader.numbers("Q")
+def _count(cursor: Cursor) -> int:
+    count = cursor.number("Q")
     if count > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} arrays")
     return count
 
 
-def _text(reader: _Reader) -> tuple[int, int]:
-    (length,) = reader.numbers("Q")
-    return length, reader.take(length)
-
-
-def _array(reader: _Reader) -> Array:
+def _array(cursor: Cursor) -> Array:
     """An array of any version: the first had no number of its own, and began with how many axes it has."""
-    (first,) = reader.numbers("I")
-    if first in (_V2, _V3) and reader.numbers("i") != (0,):
+    first = cursor.number("I")
+    if first in (_V2, _V3) and cursor.number("i"):
         raise ValueError("it has sparse arrays")
     newer = first in (_V1, _V2, _V3)
-    (axes,) = reader.numbers("I") if newer else (first,)
+    axes = cursor.number("I") if newer else first
     if axes > _MOST_AXES:
         raise ValueError(f"an array has {axes} axes")
-    shape = reader.numbers("q" if newer else "I", axes)
+    shape = cursor.array("i8" if newer else "u4", axes).tolist()
     if not shape:
         return np.zeros(0, np.float32)
-    _, _, type = reader.numbers("i", 3)  # after the device's type and number
+    _, _, type = cursor.array("i4", 3).tolist()  # after the device's type and number
     if not 0 <= type < len(_TYPES) or min(shape) < 0:
         raise ValueError("an array has a type or a size that is none")
-    dtype, size = np.dtype(_TYPES[type]), math.prod(shape)
-    return np.frombuffer(reader.data, dtype, size, reader.take(size * dtype.itemsize)).reshape(shape)
+    return cursor.array(_TYPES[type], math.prod(shape)).reshape(shape)
 
 
 def arrays_parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import struct
+import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from porter.base.dtypes import Array
+from porter.formats.cursor import Cursor
 from porter.formats.limits import most_bytes
 
 _NIL, _NUMBER, _TEXT, _TABLE, _OBJECT, _TRUTH, _FUNCTION, *_FUNCTIONS = range(9)
@@ -39,27 +41,25 @@ def read_objects(data: bytes) -> Any:
     """
     try:
         return _Reader(data, 8).read()
-    except (ValueError, struct.error, RecursionError):
-        try:
+    except (ValueError, RecursionError):
+        with suppress(ValueError, RecursionError):
             return _Reader(data, 4).read()  # of a machine whose numbers were shorter
-        except (ValueError, struct.error, RecursionError):
-            pass
         raise
 
 
-class _Reader:
+class _Reader(Cursor):
     def __init__(self, data: bytes, width: int) -> None:
-        self.data, self.width, self.place, self.left = data, width, 0, _MOST_OBJECTS
-        self.budget = most_bytes(len(data))
+        super().__init__(data)
+        self.long, self.left, self.budget = f"i{width}", _MOST_OBJECTS, most_bytes(len(data))
         self.known: dict[int, Any] = {}
 
     def read(self) -> Any:
-        kind = self._int()
+        kind = self.number("i")
         self.left -= 1
         if self.left < 0:
             raise ValueError(f"it has more than {_MOST_OBJECTS} objects")
         if kind in (_TABLE, _OBJECT, *_FUNCTIONS):
-            number = self._int()
+            number = self.number("i")
             if number not in self.known:
                 self.known[number] = None
                 self._fill(kind, number)
@@ -67,9 +67,9 @@ class _Reader:
         if kind not in (_NIL, _NUMBER, _TEXT, _TRUTH, _FUNCTION):
             raise ValueError(f"Lua has no type {kind}")
         if kind == _NUMBER:
-            return self._numbers("<f8", 1).item()
+            return self.array("f8", 1).item()
         if kind == _TRUTH:
-            return self._int() == 1
+            return self.number("i") == 1
         return self._text() if kind == _TEXT else self._function() if kind == _FUNCTION else None
 
     def _fill(self, kind: int, number: int) -> None:
@@ -93,38 +93,34 @@ class _Reader:
                 thing.fields = given if isinstance(given, dict) else {}
 
     def _fill_table(self, table: Table) -> None:
-        for _ in range(self._count()):
+        for _ in range(self.number("I")):
             key = self.read()
             value = self.read()
             if isinstance(key, str | float | bool):
                 table[key] = value
 
     def _function(self) -> None:
-        self._bytes(self._count())
+        self._text()
         self.read()
 
     def _storage(self, kind: str) -> Array:
         name = _KINDS.get(kind.removeprefix("Cuda"))
         if name is None or (not kind and name == "f4"):
             raise ValueError(f"a storage of {kind or 'no kind'}, which porter does not read")
-        found = np.dtype(f"<{name or f'i{self.width}'}")
-        return self._numbers(found, self._long())
+        return self.array(name or self.long, self._long())
 
     def _tensor(self) -> Array:
-        axes = self._int()
+        axes = self.number("i")
         if not 0 <= axes <= _MOST_AXES:
             raise ValueError(f"a tensor of {axes} axes")
-        long = np.dtype(f"<i{self.width}")
-        sizes, strides = (self._numbers(long, axes).tolist() for _ in range(2))
+        sizes, strides = (self.array(self.long, axes).tolist() for _ in range(2))
         first = self._long() - 1
         held = self.read()
         if held is None or not axes:
             return np.zeros(0, np.float32)
         if not isinstance(held, np.ndarray) or held.ndim != 1 or min((*sizes, *strides), default=0) < 0 or first < 0:
             raise ValueError("a tensor without a storage")
-        count = 1
-        for size in sizes:
-            count *= size
+        count = math.prod(sizes)
         self.budget -= count * held.itemsize
         if self.budget < 0:
             raise ValueError("its tensors have more numbers than it can hold")
@@ -135,37 +131,8 @@ class _Reader:
         steps = [stride * held.itemsize for stride in strides]
         return np.lib.stride_tricks.as_strided(held[first:], sizes, steps, writeable=False)
 
-    def _int(self) -> int:
-        found: int = struct.unpack("<i", self._bytes(4))[0]
-        return found
-
-    def _count(self) -> int:
-        return self._expect(self._int())
-
     def _long(self) -> int:
-        return int(self._numbers(f"<i{self.width}", 1).item())
+        return int(self.array(self.long, 1).item())
 
     def _text(self) -> str:
-        return self._bytes(self._count()).decode("latin-1")
-
-    def _numbers(self, kind: Any, count: int) -> Array:
-        found = np.dtype(kind)
-        start = self.place
-        self._expect(count)
-        self._skip(count * found.itemsize)
-        return np.frombuffer(self.data, found, count, start)
-
-    def _bytes(self, count: int) -> bytes:
-        start = self.place
-        self._skip(count)
-        return self.data[start : self.place]
-
-    def _skip(self, count: int) -> None:
-        if self.place + count > len(self.data):
-            raise ValueError("it is cut short or damaged")
-        self.place += count
-
-    def _expect(self, count: int) -> int:
-        if count < 0:
-            raise ValueError("it is cut short or damaged")
-        return count
+        return self.cut(self.number("i")).decode("latin-1")

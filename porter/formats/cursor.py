@@ -1,0 +1,37 @@
+"""Numbers and bytes of a file, one after the other. Each read raises ValueError where the file ends before its end."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from porter.base.dtypes import Array
+
+
+class Cursor:
+    """A place in a file's bytes, whose numbers are little-endian."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.place = data, 0
+
+    def skip(self, count: int) -> int:
+        """Passes over bytes, and gives where they began."""
+        if not 0 <= count <= len(self.data) - self.place:
+            raise ValueError("it is cut short or damaged")
+        self.place += count
+        return self.place - count
+
+    def cut(self, count: int) -> bytes:
+        start = self.skip(count)
+        return self.data[start : self.place]
+
+    def number(self, kind: str) -> int:
+        """A whole number, of a type as `struct` writes it."""
+        found: int = struct.unpack_from(f"<{kind}", self.data, self.skip(struct.calcsize(f"<{kind}")))[0]
+        return found
+
+    def array(self, kind: str, count: int) -> Array:
+        """Numbers of a numpy type, without a copy."""
+        found = np.dtype(kind).newbyteorder("<")
+        return np.frombuffer(self.data, found, count, self.skip(count * found.itemsize))
