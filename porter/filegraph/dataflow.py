@@ -17,7 +17,7 @@ import numpy as np
 from porter.base.dtypes import Array, is_floating
 from porter.filegraph.layouts import LARGE
 from porter.graph import MOST_CONSTANTS
-from porter.graph.walks import in_order
+from porter.graph.walks import downstream, in_order
 
 Reference = tuple[str, int]
 """A value: the node that gives it, and which of its outputs."""
@@ -92,6 +92,11 @@ class Node(Protocol):
 N = TypeVar("N", bound=Node)
 Evaluator = Callable[..., Any]
 """Gives an op's value, or a list of its values, from its node and arrays."""
+
+
+def depending(nodes: Mapping[str, Node], sources: Collection[str]) -> set[str]:
+    """Names of `sources` and of the nodes that read them, directly or not. `nodes` are in order."""
+    return downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], sources)
 
 
 class Constants(Protocol):

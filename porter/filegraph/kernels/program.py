@@ -12,6 +12,16 @@ Row: TypeAlias = Callable[..., Numbers | tuple[Numbers, ...]]
 """What an operator gives: called with the attributes of a step, then with its inputs (None for one that is left out)."""
 
 
+Reference: TypeAlias = tuple[str, int]
+"""A value: the operator that gives it, and which of its outputs."""
+
+
+def value_name(source: Reference) -> str:
+    """The name of a value: the operator's own of the first that it gives, such as `split:1` of others."""
+    name, place = source
+    return f"{name}:{place}" if place else name
+
+
 @dataclass(frozen=True)
 class Step:
     """An operator as the file says it.

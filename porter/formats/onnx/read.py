@@ -10,7 +10,7 @@ from typing import Any
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError, escaped
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow
+from porter.filegraph.dataflow import Arrays, Dataflow, depending
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.walk import begin, read_nodes
@@ -21,7 +21,7 @@ from porter.formats.onnx.images import Given, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, Refuse, import_onnx, read_message
-from porter.graph.walks import downstream, upstream
+from porter.graph.walks import upstream
 from porter.padding import Size
 
 _MOST_NOTES = 5
@@ -94,7 +94,7 @@ def _read_image(message: Message, value: Any, size: Size | None) -> _Read | None
     """As the first image that porter can read it as whole, otherwise as the likeliest."""
     ends = (message.given[end.name][0] for end in message.proto.graph.output if end.name in message.given)
     needed = upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
-    live = needed & downstream(message.nodes, lambda name: [source for source, _ in message.nodes[name].inputs], [value.name])
+    live = needed & depending(message.nodes, [value.name])
     first: _Read | None = None
     for given in images(value, message.nodes, _taken(message, live), size):
         found = _read_graph(message, live, given)

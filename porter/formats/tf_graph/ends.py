@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from porter.filegraph.dataflow import Reference
-from porter.formats.tf_graph.nodes import GraphNode, depending
+from porter.filegraph.dataflow import Reference, depending
+from porter.formats.tf_graph.nodes import GraphNode
 from porter.formats.tf_graph.outputs import output_counts
 
 _IMAGE_TYPES = (1, 2, 4, 19)

@@ -10,15 +10,16 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, Reference
+from porter.filegraph.dataflow import Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, completed
+from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import named
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import EVALUATORS, RESHAPES, Constants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, depending, ordered, reference_text
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered
 from porter.formats.tf_graph.ops import READERS
 from porter.graph import Sigmoid, Softmax
 from porter.padding import Size
@@ -80,7 +81,7 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, size = _image_shape(nodes, graph.image, flow)
     walk = begin(flow, Image((graph.image, 0), channels, completed(size, graph.size), batch, fixed=True), graph.variables)
-    walk.tap = reference_text
+    walk.tap = value_name
     read_nodes(walk, READERS.get)
     found = named(replace(walk.builder.finish(_given(walk.builder, walk.ends(ends))), evaluated=flow.evaluated))
     used = [stored.name for node in found.nodes for stored in node.tensors.values() if stored.name not in found.evaluated]
@@ -157,7 +158,7 @@ def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], ex
     definition.versions.producer = tf.version.GRAPH_DEF_VERSION
     for node in nodes.values():
         made = definition.node.add(name=node.name, op=node.op)
-        made.input.extend(map(reference_text, node.inputs))
+        made.input.extend(map(value_name, node.inputs))
         if node.name in tensors:
             _declare(made, tensors[node.name], tf)
             continue

@@ -12,7 +12,7 @@ from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import MOST_NODES
-from porter.graph.walks import downstream, in_order
+from porter.graph.walks import in_order
 
 Refuse = Callable[[str], FileError]
 """Makes the error for a message, with the file in it."""
@@ -84,12 +84,6 @@ def parse_reference(text: str) -> Reference:
     return (name, int(index)) if name and is_place(index) else (text, 0)
 
 
-def reference_text(source: Reference) -> str:
-    """As NodeDef.input has it; without a place it is the first output."""
-    name, index = source
-    return f"{name}:{index}" if index else name
-
-
 def is_place(text: str) -> bool:
     """Whether a text is the place of one of a node's outputs: `int` refuses other digits than ASCII's, and very many."""
     return text.isascii() and text.isdigit() and len(text) < 10
@@ -111,8 +105,3 @@ def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refus
         return {name: nodes[name] for name in in_order(ends, inputs)}
     except GraphError as error:
         raise refuse(f"the graph runs in a loop through '{error.where}'") from None
-
-
-def depending(nodes: Mapping[str, GraphNode], sources: Collection[str]) -> set[str]:
-    """Names of `sources` and of the nodes that read them, directly or not. `nodes` are in order."""
-    return downstream(nodes, lambda name: [source for source, _ in nodes[name].inputs], sources)

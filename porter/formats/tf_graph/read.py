@@ -14,6 +14,7 @@ from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import expect_values
 from porter.formats.limits import most_bytes
 from porter.formats.protobuf import MOST_PARTS, parse
@@ -24,7 +25,7 @@ from porter.formats.tf_graph.effects import expect_repeatable, run_for
 from porter.formats.tf_graph.ends import given_by, image_inputs, loose_ends, within_network
 from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference, reference_text
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
 from porter.padding import Size
 
@@ -169,7 +170,7 @@ def _named(
 
 
 def _span(image: str, ends: Sequence[Reference]) -> str:
-    return f"the graph begins at '{image}' and ends at {', '.join(repr(reference_text(end)) for end in ends)}"
+    return f"the graph begins at '{image}' and ends at {', '.join(repr(value_name(end)) for end in ends)}"
 
 
 def _constants(nodes: Mapping[str, GraphNode], budget: int, refuse: Refuse) -> dict[str, Array]:
