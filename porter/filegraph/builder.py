@@ -134,6 +134,10 @@ class Builder:
         value, convention = _under("conv", value, op.window, op.convention)
         return self.add(name, replace(op, convention=convention, bias="bias" in tensors), value, tensors=tensors)
 
+    def transposed(self, name: str, value: Value, op: ops.ConvTranspose, tensors: Tensors) -> Value:
+        """A transposed convolution, with a bias if `tensors` has one."""
+        return self.add(name, replace(op, bias="bias" in tensors), value, tensors=tensors)
+
     def pool(self, name: str, value: Value, function: Function, window: Window, convention: Convention) -> Value:
         """A pool; none if each cell is one of its own. What fills a max pool's own pads is the convention's."""
         largest = function == "max"

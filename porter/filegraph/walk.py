@@ -230,6 +230,10 @@ class Walk(Generic[N]):
         found = self.alike(sources)
         return None if found is None else (found[0], partial(self.views.laid, names=found[1]))
 
+    def first(self, node: N) -> Value:
+        """A node's first value, as a map or features."""
+        return self.value(node.inputs[0])
+
     def values(self, sources: Iterable[Reference]) -> list[Value]:
         return [self.value(source) for source in sources]
 
@@ -365,6 +369,11 @@ def by_numbers(move: Callable[[Walk[N], N, Reference, list[int]], Read]) -> Read
 def always(op: Op) -> Reader[N]:
     """Reads a node of one value as this op."""
     return unary(lambda node: op)
+
+
+def of_map(make: Callable[[N], Op]) -> Reader[N]:
+    """Reads a node of one map as this op."""
+    return lambda walk, node: walk.builder.add(node.name, make(node), walk.first(node))
 
 
 def unary(make: Callable[[N], Op | Sequence[Op]]) -> Reader[N]:

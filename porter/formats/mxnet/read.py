@@ -10,19 +10,20 @@ from pathlib import Path
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import batch_norm, combine, instance_norm, square
-from porter.filegraph.builder import Value
+from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.kernels.program import value_name
+from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
 from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
 from porter.graph import Op, ops
-from porter.padding import LOWEST, Convention, Size, Window
+from porter.padding import Convention, Pads, Size, Window
 
 _SYMBOL = "-symbol.json"
 _EPOCH = re.compile(r"-\d{4}\.params$")
@@ -82,25 +83,13 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 
 
 def _graph(symbol: Symbol, tensors: Mapping[str, Array], budget: int, size: Size | None) -> FileGraph:
-    nodes = {node.name: node for node in symbol.nodes}
-    image = symbol.image or ""
-    live = {image}
-    for node in symbol.nodes:
-        if any(source in live for source, _ in node.inputs):
-            live.add(node.name)
-    flow = Dataflow(nodes, live, Arrays(tensors), lambda node: _KINDS.get(node.op, ""), budget=budget)
+    nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
+    flow = Dataflow(nodes, depending(nodes, [image]), Arrays(tensors), lambda node: _KINDS.get(node.op, ""), budget=budget)
     names = (node.inputs[1][0] for node in symbol.nodes if node.op == "Convolution")
     kernels = (tensors[name].shape for name in names if name in tensors)
     _, channels, rows, columns = symbol.sides if len(symbol.sides) == 4 else (0, next(kernels, (0, 3))[1], 0, 0)
     stated = (rows or None, columns or None) if size is None else size
-    walk = begin(flow, Image((image, 0), channels, stated, order="CHW"), tensors)
-    walk.tap = lambda source: source[0] if not source[1] else f"{source[0]}:{source[1]}"
-    read_nodes(walk, READERS.get)
-    return replace(walk.builder.finish(walk.ends(symbol.ends)), evaluated=flow.evaluated)
-
-
-def _value(walk: Walk[Node], node: Node) -> Value:
-    return walk.value(node.inputs[0])
+    return read_graph(flow, Image((image, 0), channels, stated, order="CHW"), tensors, READERS, symbol.ends, value_name)
 
 
 def _held(node: Node, axes: str) -> dict[str, Stored]:
@@ -109,10 +98,10 @@ def _held(node: Node, axes: str) -> dict[str, Stored]:
     return {"kernel": Stored(kernel, axes), **({"bias": Stored(bias[0])} if bias and not bare else {})}
 
 
-def _window(node: Node) -> tuple[Window, tuple[int, int, int, int]]:
-    stated, (rows, columns) = node.stated, node.stated.pair("pad", 0)
+def _window(node: Node) -> tuple[Window, Pads]:
+    stated = node.stated
     window = Window(stated.pair("kernel", 0), stated.pair("stride", 1), stated.pair("dilate", 1))
-    return window, (rows, rows, columns, columns)
+    return window, both_sides(stated.pair("pad", 0))
 
 
 def _conv(walk: Walk[Node], node: Node) -> Read:
@@ -120,15 +109,15 @@ def _conv(walk: Walk[Node], node: Node) -> Read:
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
         return f"{node.op} of other maps than N×C×H×W"
     op = ops.Conv(node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1))
-    return walk.builder.conv(node.name, _value(walk, node), op, _held(node, "OIHW"))
+    return walk.builder.conv(node.name, walk.first(node), op, _held(node, "OIHW"))
 
 
 def _deconv(walk: Walk[Node], node: Node) -> Read:
-    (window, pads), held = _window(node), _held(node, "OIHW")
+    window, pads = _window(node)
     if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
         return "Deconvolution to a stated size"
-    op = ops.ConvTranspose(node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1), "bias" in held)
-    return walk.builder.add(node.name, op, _value(walk, node), tensors=held)
+    op = ops.ConvTranspose(node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1))
+    return walk.builder.transposed(node.name, walk.first(node), op, _held(node, "OIHW"))
 
 
 def _pool(walk: Walk[Node], node: Node) -> Read:
@@ -136,31 +125,27 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
     stated, kind = node.stated, node.stated.word("pool_type", "max")
     if kind not in ("max", "avg"):
         return f"Pooling of type {kind}"
+    function: ops.Function = "max" if kind == "max" else "mean"
     if stated.flag("global_pool"):
-        return walk.builder.reduce(node.name, _value(walk, node), "max" if kind == "max" else "mean", ("rows", "columns"))
+        return walk.builder.reduce(node.name, walk.first(node), function, ("rows", "columns"))
     rounding = stated.word("pooling_convention", "valid")
     if rounding not in ("valid", "full"):
         return f"Pooling by the convention {rounding}"
-    window, pads = _window(node)
-    convention = Convention.stated(pads, rounding="full" if rounding == "full" else "floor")
-    if kind == "max":
-        return walk.builder.pool(node.name, _value(walk, node), "max", window, replace(convention, fill=LOWEST))
-    counted = stated.flag("count_include_pad", True) and any(pads)
-    average = replace(convention, average="clipped_window" if counted else "real_cells")
-    return walk.builder.pool(node.name, _value(walk, node), "mean", window, average)
+    counted = stated.flag("count_include_pad", True)
+    return pool(walk, node, function, *_window(node), "full" if rounding == "full" else "floor", counted)
 
 
 def _dense(walk: Walk[Node], node: Node) -> Read:
-    """A kernel with as many columns as a map of open size has channels says that it has one cell."""
-    flat, shape, kernel = replace(node, name=f"{node.name}:flatten"), _value(walk, node).shape, walk.sizes(node.inputs[1])
-    if node.stated.flag("flatten", True):
-        one = shape is not None and None in shape[1:] and kernel is not None and shape[0] == kernel[-1]
-        read = moves.squeeze(walk, flat, node.inputs[0], (2, 3)) if one else moves.flatten(walk, flat, node.inputs[0], 1)
-        if read is None or isinstance(read, str):
-            return read
-        walk.give(flat, [read])
-    source = (flat.name, 0) if (flat.name, 0) in walk.found else node.inputs[0]
+    source = part(walk, node, "flatten", _features) if node.stated.flag("flatten", True) else node.inputs[0]
     return walk.builder.dense(node.name, walk.value(source), node.stated.count("num_hidden", 0), _held(node, "OI"))
+
+
+def _features(walk: Walk[Node], node: Node) -> Read:
+    """A kernel with as many columns as a map of open size has channels says that it has one cell."""
+    shape, kernel = walk.first(node).shape, walk.sizes(node.inputs[1])
+    if shape is not None and None in shape[1:] and kernel is not None and shape[0] == kernel[-1]:
+        return moves.squeeze(walk, node, node.inputs[0], (2, 3))
+    return moves.flatten(walk, node, node.inputs[0], 1)
 
 
 def _norm(walk: Walk[Node], node: Node) -> Read:
@@ -178,7 +163,7 @@ def _norm(walk: Walk[Node], node: Node) -> Read:
 def _leaky(walk: Walk[Node], node: Node) -> Read:
     kind, slope = node.stated.word("act_type", "leaky"), node.stated.number("slope", 0.25)
     if kind == "prelu":
-        return walk.builder.add(node.name, ops.PRelu(), _value(walk, node), tensors={"alpha": Stored(node.inputs[1][0])})
+        return slopes(walk, node, node.inputs[1][0])
     made: Mapping[str, Op] = {"leaky": ops.LeakyRelu(slope), "elu": ops.Elu(slope), "selu": ops.Selu(), "gelu": ops.Gelu()}
     return apply(walk, node, node.inputs[0], made[kind]) if kind in made else f"LeakyReLU of type {kind}"
 
@@ -186,10 +171,6 @@ def _leaky(walk: Walk[Node], node: Node) -> Read:
 def _activation(walk: Walk[Node], node: Node) -> Read:
     kind = node.stated.word("act_type")
     return apply(walk, node, node.inputs[0], _IN_PLACE[kind]) if kind in _IN_PLACE else f"Activation of type {kind}"
-
-
-def _joined(kind: str) -> Reader[Node]:
-    return lambda walk, node: combine(walk, node, kind, node.inputs)
 
 
 def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
@@ -202,11 +183,10 @@ def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
     return unary(op)
 
 
-def _lrn(walk: Walk[Node], node: Node) -> Read:
-    stated = node.stated
-    size, alpha = stated.count("nsize", 0), stated.number("alpha", 1e-4)
-    op = ops.LocalResponseNorm(size, alpha / size, stated.number("beta", 0.75), stated.number("knorm", 2.0))
-    return walk.builder.add(node.name, op, _value(walk, node))
+def _lrn(node: Node) -> Op:
+    stated, size = node.stated, node.stated.count("nsize", 0)
+    alpha = stated.number("alpha", 1e-4) / size
+    return ops.LocalResponseNorm(size, alpha, stated.number("beta", 0.75), stated.number("knorm", 2.0))
 
 
 def _split(walk: Walk[Node], node: Node) -> Read | list[Read]:
@@ -238,8 +218,7 @@ def _reduce(walk: Walk[Node], node: Node) -> Read:
 
 def _pad(walk: Walk[Node], node: Node) -> Read:
     widths, mode = node.stated.counts("pad_width"), node.stated.word("mode")
-    pairs = {place: (widths[2 * place], widths[2 * place + 1]) for place in range(len(widths) // 2)}
-    pairs = {place: pair for place, pair in pairs.items() if any(pair)}
+    pairs = dict(enumerate(zip(widths[::2], widths[1::2], strict=True)))
     if mode == "constant":
         return moves.pad(walk, node, node.inputs[0], pairs, node.stated.number("constant_value", 0.0))
     return moves.extend(walk, node, node.inputs[0], pairs, "reflect" if mode == "reflect" else "edge")
@@ -249,18 +228,14 @@ def _upsample(walk: Walk[Node], node: Node) -> Read:
     scale = node.stated.count("scale", 1)
     if node.stated.word("sample_type") != "nearest" or len(node.inputs) != 1:
         return "UpSampling that is not the nearest cell of one map"
-    return walk.builder.add(node.name, ops.Upsample(scale, scale), _value(walk, node))
+    return walk.builder.add(node.name, ops.Upsample(scale, scale), walk.first(node))
 
 
 def _softmax(walk: Walk[Node], node: Node) -> Read:
     axis = node.stated.count("axis", -1) if node.op == "softmax" else 1
-    if node.stated.number("temperature", 1.0) != 1 if node.stated.word("temperature", "None") != "None" else False:
+    if node.stated.number("temperature", 1.0) != 1:
         return "softmax with a temperature"
     return moves.softmax(walk, node, node.inputs[0], axis)
-
-
-def _clip(walk: Walk[Node], node: Node) -> Read:
-    return walk.builder.clip(node.name, _value(walk, node), node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0))
 
 
 def _instance_norm(walk: Walk[Node], node: Node) -> Read:
@@ -279,7 +254,7 @@ _KINDS: Mapping[str, str] = {
 }
 """MXNet's operators of several values, as porter.filegraph.arithmetic calls them."""
 READERS: Mapping[str, Reader[Node]] = {
-    **{op: _joined(kind) for op, kind in _KINDS.items()},
+    **dict.fromkeys(_KINDS, lambda walk, node: combine(walk, node, _KINDS[node.op], node.inputs)),
     **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _scaled(lambda number: (1.0, number))),
     **dict.fromkeys(("_minus_scalar", "_MinusScalar"), _scaled(lambda number: (1.0, -number))),
     **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _scaled(lambda number: (-1.0, number))),
@@ -298,7 +273,7 @@ READERS: Mapping[str, Reader[Node]] = {
     "FullyConnected": _dense,
     "BatchNorm": _norm,
     "InstanceNorm": _instance_norm,
-    "LRN": _lrn,
+    "LRN": of_map(_lrn),
     "Activation": _activation,
     "LeakyReLU": _leaky,
     "LogisticRegressionOutput": always(ops.Sigmoid()),
@@ -306,7 +281,7 @@ READERS: Mapping[str, Reader[Node]] = {
     "sigmoid": always(ops.Sigmoid()),
     "tanh": always(ops.Tanh()),
     "hard_sigmoid": unary(lambda node: ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))),
-    "clip": _clip,
+    "clip": lambda walk, node: clip(walk, node, node.inputs[0], node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)),
     "square": lambda walk, node: square(walk, node, node.inputs[0]),
     "slice_axis": _cut,
     "transpose": lambda walk, node: moves.transpose(walk, node, node.inputs[0], node.stated.counts("axes")),

@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
-from porter.filegraph.kernels.program import Program, Row, Step
+from porter.filegraph.kernels.program import Program, Row, Step, value_name
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.mxnet.symbol import Stated, read_symbol
 
@@ -22,9 +22,8 @@ def program(definition: bytes) -> Program:
     image, steps = name.decode(), []
     for node in read_symbol(text, lambda name: name != image).nodes:
         count = node.stated.count("num_outputs", 1) if node.op in ("SliceChannel", "split") else 1
-        gives = tuple(node.name if not place else f"{node.name}:{place}" for place in range(count))
-        reads = tuple(source if not place else f"{source}:{place}" for source, place in node.inputs)
-        steps.append(Step(node.op, reads, gives, {"stated": node.stated}))
+        gives = tuple(value_name((node.name, place)) for place in range(count))
+        steps.append(Step(node.op, tuple(map(value_name, node.inputs)), gives, {"stated": node.stated}))
     return Program(image, tuple(steps), _ROWS)
 
 

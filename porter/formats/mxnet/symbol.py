@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from porter.filegraph.kernels.program import Reference
 from porter.formats.limits import MOST_NODES, read_json
 
-Reference = tuple[str, int]
-"""A value: the operator that gives it, and which of its outputs."""
 _THROUGH = frozenset({"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"})
 _LOSSES = frozenset({"SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "SVMOutput"})
 """Operators whose second input is a label."""
@@ -26,11 +25,11 @@ class Stated:
         return self.words.get(name, default)
 
     def number(self, name: str, default: float) -> float:
-        return float(self.words.get(name, default))
+        found = self.words.get(name, "None")
+        return default if found == "None" else float(found)
 
     def count(self, name: str, default: int) -> int:
-        found = self.words.get(name, "None")
-        return default if found == "None" else int(found)
+        return int(self.words[name]) if self.words.get(name, "None") != "None" else default
 
     def flag(self, name: str, default: bool = False) -> bool:
         return self.words.get(name, str(default)).lower() in ("true", "1")
@@ -84,8 +83,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     stated = read_json(text)
     if len(stated["nodes"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
-    known: list[dict[int, Reference]] = []
-    nodes, free, names = list[Node](), dict[str, tuple[int, ...]](), set[str]()
+    known, nodes, free, names = list[Reference](), list[Node](), dict[str, tuple[int, ...]](), set[str]()
     for place, each in enumerate(stated["nodes"]):
         # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning to an operator.
         words = Stated({**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})})
@@ -94,9 +92,9 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
         names.add(name)
         if any(not 0 <= before < place for before, _ in given):
             raise ValueError(f"'{name}' reads what comes after it")
-        inputs = [known[before][index] if index in known[before] else (known[before][0][0], index) for before, index in given]
+        inputs = [(known[before][0], index) if index else known[before] for before, index in given]
         if each["op"] == "null":
-            known.append({0: (name, 0)})
+            known.append((name, 0))
             if not is_held(name):
                 free[name] = tuple(words.counts("__shape__"))
             continue
@@ -104,13 +102,13 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
         for source, _ in inputs[len(kept) :]:
             free.pop(source, None)
         if each["op"] in _THROUGH:
-            known.append({0: inputs[0]})
+            known.append(inputs[0])
             continue
         if each["op"] == "BatchNorm" and len(kept) == 3:  # before 0.9, statistics were no inputs (nnvm/legacy_json_util.cc)
             kept += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
         nodes.append(Node(name, str(each["op"]), tuple(kept), words))
-        known.append({0: (nodes[-1].name, 0)})
-    ends = tuple(known[place].get(index, (known[place][0][0], index)) for place, index, *_ in stated["heads"])
+        known.append((name, 0))
+    ends = tuple((known[place][0], index) if index else known[place] for place, index, *_ in stated["heads"])
     (image, sides), *others = free.items() or [(None, ())]
     said = {name: str(fact[-1]) for name, fact in stated.get("attrs", {}).items() if isinstance(fact, list)}
     return Symbol(tuple(nodes), None if others else image, sides, ends, len(free), said)

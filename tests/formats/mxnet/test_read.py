@@ -18,6 +18,7 @@ from porter.base.errors import FileError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from porter.graph import LeakyRelu
 from porter.recipe import load_recipe
 from tests.mxnet_files import Line, params, symbol_of, write_mxnet
 from tests.mxnet_runs import needs_mxnet, write_gluon
@@ -143,6 +144,13 @@ def test_a_split_into_more_parts_than_there_are_is_not_counted_out(tmp_path: Pat
     lines = [(name, op, {"num_outputs": 1 << 40} if name == "parts" else stated, reads) for name, op, stated, reads in LINES]
     graph = read_checkpoint(write_mxnet(tmp_path / "model", lines, arrays())).graph
     assert graph is not None and graph.by_name["parts"].op == Foreign("SliceChannel")
+
+
+def test_a_prelu_may_have_one_slope(tmp_path: Path) -> None:
+    """As MXNet takes it (src/operator/leaky_relu.cc)."""
+    slope = np.full(1, 0.125, np.float32)
+    graph = read_checkpoint(write_mxnet(tmp_path / "model", LINES[:4], {**arrays(), "act_gamma": slope})).graph
+    assert graph is not None and graph.by_name["act"].op == LeakyRelu(0.125)
 
 
 ZOO = {

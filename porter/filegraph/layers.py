@@ -1,0 +1,80 @@
+"""What files of layers say in the same way, such as Caffe's, MXNet's and Torch7's: windows with pads on both sides, slopes, and
+layers that make features of what they read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import Dataflow, N, Reference
+from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.walk import Image, NoOp, Read, Reader, Walk, apply, begin, read_nodes
+from porter.graph import ops
+from porter.padding import LOWEST, Convention, Pads, Rounding, Window
+
+
+def read_graph(
+    flow: Dataflow[N],
+    image: Image,
+    trained: Collection[str],
+    readers: Mapping[str, Reader[N]],
+    ends: Iterable[Reference],
+    tap: Callable[[Reference], str | None] | None = None,
+) -> FileGraph:
+    """The graph of a file's nodes from its image to its ends.
+
+    Args:
+        trained, tap: see porter.filegraph.walk.Walk.
+    """
+    walk = begin(flow, image, trained)
+    walk.tap = tap or walk.tap
+    read_nodes(walk, readers.get)
+    return replace(walk.builder.finish(walk.ends(ends)), evaluated=flow.evaluated)
+
+
+def both_sides(pads: tuple[int, int]) -> Pads:
+    """As many cells before the rows, and the columns, as behind them."""
+    rows, columns = pads
+    return rows, rows, columns, columns
+
+
+def pool(
+    walk: Walk[N],
+    node: N,
+    function: ops.Function,
+    window: Window,
+    pads: Pads,
+    rounding: Rounding = "floor",
+    counted: bool = True,
+) -> Value:
+    """A pool of a map. Pads take no part in a largest value; in a mean those in the padded map count if they are `counted`."""
+    if function == "max":
+        convention = Convention.stated(pads, LOWEST, rounding=rounding)
+    else:
+        convention = Convention.stated(pads, 0.0, "clipped_window" if counted and any(pads) else "real_cells", rounding)
+    return walk.builder.pool(node.name, walk.first(node), function, window, convention)
+
+
+def slopes(walk: Walk[N], node: N, alpha: str) -> Read:
+    """A PReLU by a stored tensor, with one slope or one for each channel."""
+    numbers = walk.flow.constants.array(alpha)
+    if numbers.size == 1:
+        return apply(walk, node, node.inputs[0], ops.LeakyRelu(float(numbers.ravel()[0])))
+    return walk.builder.add(node.name, ops.PRelu(), walk.first(node), tensors={"alpha": Stored(alpha)})
+
+
+def part(walk: Walk[N], node: N, name: str, read: Reader[N]) -> Reference:
+    """What a part of a node gives, by the reader of a node that does only this.
+
+    Raises:
+        NoOp: porter has no op for it.
+    """
+    inner: N = replace(cast(Any, node), name=f"{node.name}:{name}")
+    found = read(walk, inner)
+    if found is None or isinstance(found, str):
+        raise NoOp(found or node.op)
+    walk.give(inner, [found] if not isinstance(found, list) else found)
+    return inner.name, 0
