@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
+from porter.filegraph.kernels.program import Reference
 from porter.formats.limits import MOST_NODES
 from porter.formats.torch7.objects import Table, Thing
 
-Reference = tuple[str, int]
-"""A value: the layer that gives it, and 0."""
 Flow = Reference | list["Flow"]
 """A value, or a table of them."""
 IMAGE = "image"

@@ -11,19 +11,20 @@ import numpy as np
 
 from porter.base.dtypes import Array, is_floating
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import batch_norm, combine, instance_norm, square
+from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
 from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
-from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.file_graph import Stored
+from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
 from porter.formats.torch7.objects import read_objects
 from porter.graph import Op, ops
-from porter.padding import LOWEST, Convention, Pads, Size, Window
+from porter.padding import Convention, Pads, Rounding, Size, Window
 
 _CONVOLUTIONS = ("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedConvolution")
 _LOGARITHM = "LogSoftMax"
@@ -52,7 +53,12 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 def _checkpoint(path: Path, data: bytes, network: Network, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     tensors, computed = {name: array for name, array in network.tensors.items() if is_floating(array)}, _computed(network)
     ends, notes = _without_logarithms(network)
-    graph = _graph(replace(network, ends=ends), {**tensors, **computed}, most_bytes(len(data)), outputs, size)
+    layers = {layer.name: layer for layer in network.layers}
+    expect_values(outputs, layers)
+    channels = next((layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3)
+    known, image = {**tensors, **computed}, Image((IMAGE, 0), channels, size or (None, None), order="CHW")
+    flow = Dataflow(layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=most_bytes(len(data)))
+    graph = read_graph(flow, image, known, READERS, [(name, 0) for name in outputs] or ends)
     graph = replace(graph, evaluated={**computed, **graph.evaluated}, traced=size is not None, definition=data, language="torch7")
     return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, notes, graph=graph)
 
@@ -77,21 +83,6 @@ def _without_logarithms(network: Network) -> tuple[tuple[Reference, ...], tuple[
     return ends, ((f"its {_LOGARITHM} is left out: the port gives logits",) if ends != network.ends else ())
 
 
-def _graph(network: Network, tensors: Mapping[str, Array], budget: int, outputs: Sequence[str], size: Size | None) -> FileGraph:
-    layers = {layer.name: layer for layer in network.layers}
-    expect_values(outputs, layers)
-    channels = next((layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3)
-    flow = Dataflow(layers, {IMAGE, *layers}, Arrays(tensors), lambda layer: "", budget=budget)
-    walk = begin(flow, Image((IMAGE, 0), channels, size or (None, None), order="CHW"), tensors)
-    read_nodes(walk, READERS.get)
-    ends = [(name, 0) for name in outputs] or network.ends
-    return replace(walk.builder.finish(walk.ends(ends)), evaluated=flow.evaluated)
-
-
-def _value(walk: Walk[Layer], layer: Layer) -> Value:
-    return walk.value(layer.inputs[0])
-
-
 def _held(walk: Walk[Layer], layer: Layer, axes: str) -> dict[str, Stored]:
     computed = f"{layer.name}:kernel"
     kernel = layer.tensors["weight"] if walk.flow.constants.declared(computed) is None else computed
@@ -99,53 +90,39 @@ def _held(walk: Walk[Layer], layer: Layer, axes: str) -> dict[str, Stored]:
 
 
 def _window(layer: Layer) -> tuple[Window, Pads]:
-    rows, columns = layer.pair("padH", "padW", layer.count("padding", 0))
     window = Window(layer.pair("kH", "kW", 1), layer.pair("dH", "dW", 1), layer.pair("dilationH", "dilationW", 1))
-    return window, (rows, rows, columns, columns)
+    return window, both_sides(layer.pair("padH", "padW", layer.count("padding", 0)))
 
 
 def _conv(walk: Walk[Layer], layer: Layer) -> Read:
     window, pads = _window(layer)
     op = ops.Conv(layer.count("nOutputPlane", 0), window, Convention.stated(pads), layer.count("groups", 1))
-    return walk.builder.conv(layer.name, _value(walk, layer), op, _held(walk, layer, "OIHW"))
+    return walk.builder.conv(layer.name, walk.first(layer), op, _held(walk, layer, "OIHW"))
 
 
 def _transposed(walk: Walk[Layer], layer: Layer) -> Read:
-    (window, (top, bottom, left, right)), held = _window(layer), _held(walk, layer, "OIHW")
+    window, (top, bottom, left, right) = _window(layer)
     if len(layer.inputs) != 1:
         return f"{layer.op} to the size of another value"
-    more = layer.pair("adjH", "adjW", 0)
-    op = ops.ConvTranspose(
-        layer.count("nOutputPlane", 0),
-        window,
-        (top, bottom - more[0], left, right - more[1]),
-        layer.count("groups", 1),
-        "bias" in held,
-    )
-    return walk.builder.add(layer.name, op, _value(walk, layer), tensors=held)
+    down, across = layer.pair("adjH", "adjW", 0)
+    pads = top, bottom - down, left, right - across
+    op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, layer.count("groups", 1))
+    return walk.builder.transposed(layer.name, walk.first(layer), op, _held(walk, layer, "OIHW"))
 
 
 def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     """With ceil_mode the last window is left out if it would begin in the pads behind (THNN/generic/SpatialMaxPooling.c)."""
-    (window, pads), largest = _window(layer), layer.op.endswith("MaxPooling")
-    convention = Convention.stated(pads, rounding="ceil" if layer.flag("ceil_mode") else "floor")
-    if largest:
-        return walk.builder.pool(layer.name, _value(walk, layer), "max", window, replace(convention, fill=LOWEST))
-    counted = _counts_pads(layer) and any(pads)
-    average = replace(convention, average="clipped_window" if counted else "real_cells")
-    found = walk.builder.pool(layer.name, _value(walk, layer), "mean", window, average)
+    window, pads = _window(layer)
+    rounding: Rounding = "ceil" if layer.flag("ceil_mode") else "floor"
+    if layer.op.endswith("MaxPooling"):
+        return pool(walk, layer, "max", window, pads, rounding)
+    without = layer.stated.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
+    found = pool(walk, layer, "mean", window, pads, rounding, layer.flag("count_include_pad", True) and not without)
     if layer.flag("divide", True):
         return found
-    return "a sum of windows that reach over the edge" if any(pads) or average.rounding == "ceil" else _times(walk, layer, found)
-
-
-def _counts_pads(layer: Layer) -> bool:
-    exclude = layer.stated.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
-    return layer.flag("count_include_pad", True) and not exclude
-
-
-def _times(walk: Walk[Layer], layer: Layer, value: Value) -> Value:
-    return walk.builder.affine(f"{layer.name}:sum", value, (float(math.prod(layer.pair("kH", "kW", 1))),), (0.0,))
+    if any(pads) or rounding == "ceil":
+        return "a sum of windows that reach over the edge"
+    return walk.builder.affine(f"{layer.name}:sum", found, (float(math.prod(window.kernel)),), (0.0,))
 
 
 def _whole(walk: Walk[Layer], layer: Layer) -> Read:
@@ -153,12 +130,12 @@ def _whole(walk: Walk[Layer], layer: Layer) -> Read:
     if layer.pair("H", "W", 1) != (1, 1):
         return f"{layer.op} to more than one cell"
     function: ops.Function = "max" if "Max" in layer.op else "mean"
-    return walk.builder.reduce(layer.name, _value(walk, layer), function, ("rows", "columns"))
+    return walk.builder.reduce(layer.name, walk.first(layer), function, ("rows", "columns"))
 
 
 def _dense(walk: Walk[Layer], layer: Layer) -> Read:
     units, _ = walk.flow.constants.declared(layer.tensors["weight"]) or (0, 0)
-    return walk.builder.dense(layer.name, _value(walk, layer), units, _held(walk, layer, "OI"))
+    return walk.builder.dense(layer.name, walk.first(layer), units, _held(walk, layer, "OI"))
 
 
 def _norm(walk: Walk[Layer], layer: Layer) -> Read:
@@ -184,25 +161,10 @@ def _shaved(walk: Walk[Layer], layer: Layer) -> Read:
     return moves.pad(walk, layer, layer.inputs[0], {2: (-cells, -cells), 3: (-cells, -cells)})
 
 
-def _prelu(walk: Walk[Layer], layer: Layer) -> Read:
-    slopes = walk.flow.constants.array(layer.tensors["weight"])
-    if slopes.size == 1:
-        return apply(walk, layer, layer.inputs[0], ops.LeakyRelu(float(slopes.ravel()[0])))
-    return walk.builder.add(layer.name, ops.PRelu(), _value(walk, layer), tensors={"alpha": Stored(layer.tensors["weight"])})
-
-
-def _joined(kind: str) -> Reader[Layer]:
-    return lambda walk, layer: combine(walk, layer, kind, layer.inputs)
-
-
 def _axis(walk: Walk[Layer], layer: Layer) -> int:
     """A place from 1 on; of one image's axes where `nInputDims` has one less than the value."""
     place, rank = layer.count("dimension", 1), len(walk.sizes(layer.inputs[0]) or ())
     return place - 1 + (layer.count("nInputDims", 0) == rank - 1) if place > 0 else place
-
-
-def _concat(walk: Walk[Layer], layer: Layer) -> Read:
-    return moves.concat(walk, layer, layer.inputs, _axis(walk, layer))
 
 
 def _deep_concat(walk: Walk[Layer], layer: Layer) -> Read:
@@ -243,22 +205,20 @@ def _padding(walk: Walk[Layer], layer: Layer) -> Read:
     return moves.pad(walk, layer, layer.inputs[0], {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
 
 
-def _clip(walk: Walk[Layer], layer: Layer) -> Read:
-    low, high = layer.number("min_val", -1.0), layer.number("max_val", 1.0)
-    return walk.builder.clip(layer.name, _value(walk, layer), low, high)
-
-
 def _threshold(walk: Walk[Layer], layer: Layer) -> Read:
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
         return "Threshold to another number"
-    return walk.builder.clip(layer.name, _value(walk, layer), low=least)
+    return clip(walk, layer, layer.inputs[0], least, math.inf)
 
 
-def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
+def _lrn(layer: Layer) -> Op:
     size, alpha = layer.count("size", 5), layer.number("alpha", 1e-4)
-    op = ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0))
-    return walk.builder.add(layer.name, op, _value(walk, layer))
+    return ops.LocalResponseNorm(size, alpha / size, layer.number("beta", 0.75), layer.number("k", 1.0))
+
+
+def _upsample(layer: Layer) -> Op:
+    return ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1))
 
 
 def _bilinear(walk: Walk[Layer], layer: Layer) -> Read:
@@ -285,39 +245,33 @@ def _narrow(walk: Walk[Layer], layer: Layer) -> Read:
     return moves.cut(walk, layer, layer.inputs[0], {_axis(walk, layer): slice(start, start + layer.count("length", 1))})
 
 
-def _mean(function: ops.Function) -> Reader[Layer]:
-    def read(walk: Walk[Layer], layer: Layer) -> Read:
-        keep = not layer.flag("squeeze", True)
-        return moves.reduce(walk, layer, layer.inputs[0], function, [_axis(walk, layer)], keep)
-
-    return read
-
-
-def _softmax(walk: Walk[Layer], layer: Layer) -> Read:
-    return moves.softmax(walk, layer, layer.inputs[0], 1)
+def _reduce(walk: Walk[Layer], layer: Layer) -> Read:
+    function: ops.Function = "mean" if layer.op == "Mean" else "max"
+    return moves.reduce(walk, layer, layer.inputs[0], function, [_axis(walk, layer)], not layer.flag("squeeze", True))
 
 
 _KINDS = {"CAddTable": "Add", "CSubTable": "Sub", "CMulTable": "Mul", "CDivTable": "Div", "CMaxTable": "Max", "CMinTable": "Min"}
 READERS: Mapping[str, Reader[Layer]] = {
-    **{op: _joined(kind) for op, kind in _KINDS.items()},
+    **dict.fromkeys(_KINDS, lambda walk, layer: combine(walk, layer, _KINDS[layer.op], layer.inputs)),
     **dict.fromkeys(_CONVOLUTIONS, _conv),
     **dict.fromkeys(("SpatialMaxPooling", "SpatialAveragePooling"), _pool),
     **dict.fromkeys(("SpatialAdaptiveMaxPooling", "SpatialAdaptiveAveragePooling"), _whole),
     **dict.fromkeys(("SpatialBatchNormalization", "BatchNormalization"), _norm),
-    **dict.fromkeys(("Concat", "JoinTable"), _concat),
+    **dict.fromkeys(("Concat", "JoinTable"), lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(walk, layer))),
     **dict.fromkeys(("View", "Reshape"), _view),
-    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), _softmax),
+    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda walk, layer: moves.softmax(walk, layer, layer.inputs[0], 1)),
+    **dict.fromkeys(("Mean", "Max"), _reduce),
     **dict.fromkeys(("Dropout", "SpatialDropout"), unary(_dropout)),
     "InstanceNormalization": _instance_norm,
     "ShaveImage": _shaved,
     "SpatialFullConvolution": _transposed,
     "Linear": _dense,
     "DepthConcat": _deep_concat,
-    "PReLU": _prelu,
+    "PReLU": lambda walk, layer: slopes(walk, layer, layer.tensors["weight"]),
     "ReLU": always(ops.Relu()),
     "ReLU6": always(ops.Relu6()),
     "Threshold": _threshold,
-    "HardTanh": _clip,
+    "HardTanh": lambda walk, layer: clip(walk, layer, layer.inputs[0], layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
     "LeakyReLU": unary(lambda layer: ops.LeakyRelu(layer.number("negval", 0.01))),
     "ELU": unary(lambda layer: ops.Elu(layer.number("alpha", 1.0))),
     "SoftPlus": unary(_softplus),
@@ -331,12 +285,8 @@ READERS: Mapping[str, Reader[Layer]] = {
     "SpatialReflectionPadding": lambda walk, layer: moves.extend(walk, layer, layer.inputs[0], _pads(layer), "reflect"),
     "SpatialReplicationPadding": lambda walk, layer: moves.extend(walk, layer, layer.inputs[0], _pads(layer), "edge"),
     "Padding": _padding,
-    "SpatialCrossMapLRN": _lrn,
-    "SpatialUpSamplingNearest": lambda walk, layer: walk.builder.add(
-        layer.name, ops.Upsample(layer.count("scale_factor", 1), layer.count("scale_factor", 1)), _value(walk, layer)
-    ),
+    "SpatialCrossMapLRN": of_map(_lrn),
+    "SpatialUpSamplingNearest": of_map(_upsample),
     "SpatialUpSamplingBilinear": _bilinear,
     "Narrow": _narrow,
-    "Mean": _mean("mean"),
-    "Max": _mean("max"),
 }
