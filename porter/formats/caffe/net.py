@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from porter.filegraph.kernels.program import Reference
 from porter.formats.caffe.text import Message, parse
 from porter.formats.limits import MOST_NODES
 
-Reference = tuple[str, int]
-"""A value: the layer that gives it, and which of its tops."""
 IMAGE = "image"
 _DATA = frozenset({"Data", "ImageData", "MemoryData", "WindowData", "HDF5Data", "DummyData"})
 _TEST = ("TEST", "1")

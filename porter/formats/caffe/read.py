@@ -15,13 +15,14 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import batch_norm, combine
-from porter.filegraph.builder import Value
+from porter.filegraph.arithmetic import batch_norm, clip, combine
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.kernels.program import value_name
+from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, begin, read_nodes, unary
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, unary
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.files import MOST_BYTES, MOST_TEXT, NET, both, bounded
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
@@ -29,7 +30,7 @@ from porter.formats.caffe.text import Message
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.graph import ops
-from porter.padding import LOWEST, Convention, Size, Window
+from porter.padding import Convention, Pads, Size, Window
 
 _MOST_ONES = 1 << 24
 """Of a convolution that makes the cells around each channels: it takes 8 bytes for each one and each zero."""
@@ -105,14 +106,12 @@ def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequenc
             layers[name], of_norm = _with_statistics(layer, tensors)
             computed |= of_norm
     expect_values(outputs, layers)
-    live = {IMAGE, *layers}
-    flow = Dataflow(layers, live, Arrays({**tensors, **computed}), lambda layer: layer.op, budget=budget)
+    flow = Dataflow(layers, {IMAGE, *layers}, Arrays({**tensors, **computed}), lambda layer: layer.op, budget=budget)
     channels = net.channels or next((tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3)
-    walk = begin(flow, Image((IMAGE, 0), channels, net.size if size is None or None not in size else size, order="CHW"), tensors)
-    walk.tap = lambda source: source[0] if not source[1] else f"{source[0]}:{source[1]}"
-    read_nodes(walk, READERS.get)
+    image = Image((IMAGE, 0), channels, net.size if size is None or None not in size else size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
-    return replace(walk.builder.finish(walk.ends(ends)), evaluated={**computed, **flow.evaluated})
+    graph = read_graph(flow, image, tensors, READERS, ends, value_name)
+    return replace(graph, evaluated={**computed, **graph.evaluated})
 
 
 def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
@@ -149,14 +148,9 @@ def _statistics(blobs: Sequence[str], tensors: Mapping[str, Array]) -> tuple[lis
     return [*computed], computed
 
 
-def _value(walk: Walk[Layer], layer: Layer) -> Value:
-    return walk.value(layer.inputs[0])
-
-
-def _window(stated: Message) -> tuple[Window, Convention]:
-    rows, columns = stated.pair("pad", 0)
+def _window(stated: Message) -> tuple[Window, Pads]:
     window = Window(stated.pair("kernel_size", 0), stated.pair("stride", 1), stated.pair("dilation", 1))
-    return window, Convention.stated((rows, rows, columns, columns))
+    return window, both_sides(stated.pair("pad", 0))
 
 
 def _held(layer: Layer, axes: str) -> dict[str, Stored]:
@@ -169,50 +163,41 @@ def _conv(walk: Walk[Layer], layer: Layer) -> Read:
         return f"{layer.op} over another axis than the channels'"
     filters, stated = walk.flow.constants.declared(layer.blobs[0]) or (), layer.parameters
     depthwise = layer.op != "Convolution"
-    window, convention = _window(stated)
-    op = ops.Conv(filters[0], window, convention, filters[0] if depthwise else stated.count("group", 1))
-    return walk.builder.conv(layer.name, _value(walk, layer), op, _held(layer, "OIHW"))
+    window, pads = _window(stated)
+    op = ops.Conv(filters[0], window, Convention.stated(pads), filters[0] if depthwise else stated.count("group", 1))
+    return walk.builder.conv(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
 def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
     _, width, *_ = walk.flow.constants.declared(layer.blobs[0]) or ()
-    window, convention = _window(layer.parameters)
-    groups, held = layer.parameters.count("group", 1), _held(layer, "OIHW")
-    op = ops.ConvTranspose(groups * width, window, convention.pads, groups, "bias" in held)
-    return walk.builder.add(layer.name, op, _value(walk, layer), tensors=held)
+    groups = layer.parameters.count("group", 1)
+    op = ops.ConvTranspose(groups * width, *_window(layer.parameters), groups)
+    return walk.builder.transposed(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
 def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     """Caffe rounds up; a last window that would begin in the pads behind is left out (pooling_layer.cpp), but one that would begin
     behind a map without pads is not.
     """
-    stated, value = layer.parameters, _value(walk, layer)
-    largest = stated.word("pool", "MAX") in ("MAX", "0")
-    if not largest and stated.word("pool") not in ("AVE", "1"):
-        return f"Pooling of kind {stated.word('pool')}"
+    stated, kind = layer.parameters, layer.parameters.word("pool", "MAX")
+    if kind not in ("MAX", "0", "AVE", "1"):
+        return f"Pooling of kind {kind}"
+    function: ops.Function = "max" if kind in ("MAX", "0") else "mean"
     if stated.flag("global_pooling", False):
-        return walk.builder.reduce(layer.name, value, "max" if largest else "mean", ("rows", "columns"))
-    window, convention = _window(stated)
-    padded = any(convention.pads)
-    if not padded and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
+        return walk.builder.reduce(layer.name, walk.first(layer), function, ("rows", "columns"))
+    window, pads = _window(stated)
+    if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
         return "Pooling whose windows stand further apart than they are large"
-    if stated.word("round_mode", "CEIL") not in ("FLOOR", "1"):
-        convention = replace(convention, rounding="ceil")
-    convention = replace(convention, fill=LOWEST if largest else 0.0)
-    convention = convention if largest else replace(convention, average="clipped_window" if padded else "real_cells")
-    return walk.builder.pool(layer.name, value, "max" if largest else "mean", window, convention)
+    return pool(walk, layer, function, window, pads, "floor" if stated.word("round_mode") in ("FLOOR", "1") else "ceil")
 
 
 def _dense(walk: Walk[Layer], layer: Layer) -> Read:
-    stated, flat = layer.parameters, replace(layer, name=f"{layer.name}:flatten")
+    stated = layer.parameters
     if stated.count("axis", 1) != 1:
         return "InnerProduct over another axis than the channels'"
-    read = moves.flatten(walk, flat, layer.inputs[0], 1)
-    if read is None or isinstance(read, str):
-        return read
-    walk.give(flat, [read])
+    features = part(walk, layer, "flatten", lambda walk, flat: moves.flatten(walk, flat, flat.inputs[0], 1))
     held = _held(layer, "IO" if stated.flag("transpose", False) else "OI")
-    return walk.builder.dense(layer.name, walk.value((flat.name, 0)), stated.count("num_output", 0), held)
+    return walk.builder.dense(layer.name, walk.value(features), stated.count("num_output", 0), held)
 
 
 def _norm(walk: Walk[Layer], layer: Layer) -> Read:
@@ -235,7 +220,7 @@ def _scale(walk: Walk[Layer], layer: Layer) -> Read:
     if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
         return f"{layer.op} over other axes than the channels'"
     gamma, *beta = layer.blobs
-    scaled = walk.builder.scale(layer.name if not beta else f"{layer.name}:scale", _value(walk, layer), Stored(gamma))
+    scaled = walk.builder.scale(layer.name if not beta else f"{layer.name}:scale", walk.first(layer), Stored(gamma))
     return walk.builder.bias(layer.name, scaled, Stored(beta[0])) if beta else scaled
 
 
@@ -264,9 +249,9 @@ def _power(walk: Walk[Layer], layer: Layer) -> Read:
     if power not in (1, -1):
         return f"Power of {power:g}"
     if power == 1:
-        return walk.builder.affine(layer.name, _value(walk, layer), (scale,), (shift,))
-    one = walk.builder.affine(f"{layer.name}:one", _value(walk, layer), (0.0,), (1.0,))
-    below = walk.builder.affine(f"{layer.name}:of", _value(walk, layer), (scale,), (shift,))
+        return walk.builder.affine(layer.name, walk.first(layer), (scale,), (shift,))
+    one = walk.builder.affine(f"{layer.name}:one", walk.first(layer), (0.0,), (1.0,))
+    below = walk.builder.affine(f"{layer.name}:of", walk.first(layer), (scale,), (shift,))
     return walk.builder.add(layer.name, ops.Divide(), one, below)
 
 
@@ -275,7 +260,7 @@ def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
     size, alpha, beta = stated.count("local_size", 5), stated.number("alpha", 1.0), stated.number("beta", 0.75)
     if stated.word("norm_region", "ACROSS_CHANNELS") in ("ACROSS_CHANNELS", "0"):
         op = ops.LocalResponseNorm(size, alpha / size, beta, stated.number("k", 1.0))
-        return walk.builder.add(layer.name, op, _value(walk, layer))
+        return walk.builder.add(layer.name, op, walk.first(layer))
     return _lrn_within(walk, layer, size, ops.LocalResponseNorm(size**2, alpha / size**2, beta, 1.0))
 
 
@@ -283,7 +268,7 @@ def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: ops.LocalRespons
     """Over the cells around each: a convolution of single ones makes them channels, of which the middle one is the cell itself.
     Caffe does not read its `k` (lrn_layer.cpp).
     """
-    value, cells = _value(walk, layer), size**2
+    value, cells = walk.first(layer), size**2
     channels = value.channels
     if size % 2 == 0 or not channels or not value.is_map:
         return "LRN within channels of this shape"
@@ -297,19 +282,12 @@ def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: ops.LocalRespons
     return walk.builder.add(layer.name, ops.SliceChannels(cells // 2, channels * cells, cells), normed)
 
 
-def _prelu(walk: Walk[Layer], layer: Layer) -> Read:
-    if layer.parameters.flag("channel_shared", False):
-        return apply(walk, layer, layer.inputs[0], ops.LeakyRelu(float(walk.flow.constants.array(layer.blobs[0]).ravel()[0])))
-    return walk.builder.add(layer.name, ops.PRelu(), _value(walk, layer), tensors={"alpha": Stored(layer.blobs[0])})
-
-
-def _concat(walk: Walk[Layer], layer: Layer) -> Read:
-    axis = layer.parameters.count("axis", layer.parameters.count("concat_dim", 1))
-    return moves.concat(walk, layer, layer.inputs, axis)
+def _axis(layer: Layer, older: str) -> int:
+    return layer.parameters.count("axis", layer.parameters.count(older, 1))
 
 
 def _slice(walk: Walk[Layer], layer: Layer) -> Read | list[Read]:
-    axis, points = layer.parameters.count("axis", layer.parameters.count("slice_dim", 1)), layer.parameters.counts("slice_point")
+    axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
     whole = (walk.sizes(layer.inputs[0]) or (0,) * 4)[axis]
     ends = [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
     return moves.split(walk, layer, layer.inputs[0], axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
@@ -348,7 +326,7 @@ def _relu(layer: Layer) -> Any:
 
 def _clip(walk: Walk[Layer], layer: Layer) -> Read:
     low, high = (layer.parameters.number(name, default) for name, default in (("min", -math.inf), ("max", math.inf)))
-    return walk.builder.clip(layer.name, _value(walk, layer), low, high)
+    return clip(walk, layer, layer.inputs[0], low, high)
 
 
 READERS: Mapping[str, Reader[Layer]] = {
@@ -362,8 +340,8 @@ READERS: Mapping[str, Reader[Layer]] = {
     "Eltwise": _eltwise,
     "Power": _power,
     "LRN": _lrn,
-    "PReLU": _prelu,
-    "Concat": _concat,
+    "PReLU": lambda walk, layer: slopes(walk, layer, layer.blobs[0]),
+    "Concat": lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(layer, "concat_dim")),
     "Slice": _slice,
     "Crop": _crop,
     "Flatten": _flatten,

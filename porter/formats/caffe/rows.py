@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers
-from porter.filegraph.kernels.program import Program, Row, Step
+from porter.filegraph.kernels.program import Program, Row, Step, value_name
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.caffe.net import IMAGE, read_net
 from porter.formats.caffe.text import Message
@@ -19,8 +19,8 @@ from porter.formats.caffe.text import Message
 def program(definition: bytes) -> Program:
     steps = []
     for layer in read_net(definition.decode()).layers:
-        gives = tuple(layer.name if not place else f"{layer.name}:{place}" for place in range(layer.gives))
-        reads = tuple(name if not place else f"{name}:{place}" for name, place in layer.inputs)
+        gives = tuple(value_name((layer.name, place)) for place in range(layer.gives))
+        reads = tuple(map(value_name, layer.inputs))
         steps.append(Step(layer.op, reads, gives, {"stated": layer.parameters, "values": layer.values, "gives": layer.gives}))
     return Program(IMAGE, tuple(steps), _ROWS)
 
