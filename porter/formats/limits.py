@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 MOST_NODES = 1 << 16
@@ -25,6 +26,13 @@ def most_bytes(file_size: int) -> int:
     Deflate expands zeros, and so a bomb, 1032 times; a pruned network stays far below 64 times, and trained weights below 2.
     """
     return max(_NEVER_REFUSED, _MOST_EXPANSION * file_size)
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The content of a file. Raises ValueError where it has more than `most` bytes."""
+    if path.stat().st_size > most:
+        raise ValueError(f"{path.name} has more than {most >> 20} MiB")
+    return path.read_bytes()
 
 
 def read_json(text: str | bytes) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from porter.base.errors import FileError
 from porter.formats.format import varint
 
-_MOST_BYTES = (1 << 31) - 1
+MOST_BYTES = (1 << 31) - 1
 """protobuf's own limit of a message."""
 MOST_PARTS = 1 << 20
 """Messages and texts in a message. Two bytes state one, and protobuf takes some 150 for it; a model of 20,000 nodes has 400,000."""
@@ -32,9 +32,9 @@ def parse(path: Path, message: Any, instead: str = "fetch or copy it again", mos
     decode_error = import_module("google.protobuf.message").DecodeError
     try:
         size = path.stat().st_size
-        if size > _MOST_BYTES:
+        if size > MOST_BYTES:
             raise FileError(
-                f"the file has {size} bytes, and a protobuf message has at most {_MOST_BYTES}", where=str(path), next=instead
+                f"the file has {size} bytes, and a protobuf message has at most {MOST_BYTES}", where=str(path), next=instead
             )
         data = path.read_bytes()
         if has_more_parts(data, message.DESCRIPTOR, most_parts):

@@ -1,10 +1,9 @@
-"""The arrays of a .caffemodel, by layer: a NetParameter of caffe.proto, of which only these fields are read."""
+"""The arrays of a .caffemodel, by layer: a NetParameter of caffe.proto, read and written."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -13,17 +12,11 @@ from porter.base.dtypes import Array
 from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import expect_varint, fields
 
-
-@dataclass(frozen=True)
-class _Numbers:
-    """Numbers of fields: of a layer, its name and its blobs."""
-
-    name: int
-    blobs: int
-
-
-_LAYERS = {2: _Numbers(4, 6), 100: _Numbers(1, 7)}
-"""By the field of the net: V1LayerParameter and LayerParameter."""
+_NET_NAME, _LAYER = 1, 100
+_NAME, _TYPE, _BOTTOM, _TOP, _BLOBS = 1, 2, 3, 4, 7
+"""Fields of a LayerParameter."""
+_LAYERS = {2: (4, 6), _LAYER: (_NAME, _BLOBS)}
+"""By the field of the net, which has a V1LayerParameter or a LayerParameter: those of a layer's name and of its blobs."""
 _SHAPE, _DIM, _FLOATS, _DOUBLES = 7, 1, 5, 8
 _LEGACY = (1, 2, 3, 4)
 """num, channels, height, width: the shape of a blob before it had a field."""
@@ -41,13 +34,13 @@ def read_blobs(data: bytes) -> dict[str, list[Array]]:
     for number, layer in fields(memoryview(data)):
         if number not in _LAYERS or isinstance(layer, int):
             continue
-        name, blobs = "", list[Array]()
+        (name_field, blobs_field), name, blobs = _LAYERS[number], "", list[Array]()
         for part, value in fields(layer):
             if isinstance(value, int):
                 continue
-            if part == _LAYERS[number].name:
+            if part == name_field:
                 name = bytes(value).decode()
-            elif part == _LAYERS[number].blobs:
+            elif part == blobs_field:
                 blobs.append(_blob(value, name))
             if count + len(blobs) > MOST_NODES:
                 raise ValueError(f"it has more than {MOST_NODES} blobs")
@@ -85,3 +78,42 @@ def _varints(stated: int | memoryview) -> Iterator[int]:
     while place < len(stated):
         value, place = expect_varint(stated, place)
         yield value
+
+
+def net_message(name: str, layers: Sequence[Mapping[str, Sequence[str]]], blobs: Sequence[Sequence[Array]]) -> Iterator[bytes]:
+    """The parts of the message of a net, in their order, as Caffe writes it.
+
+    Args:
+        layers: the words of each: `name`, `type`, `bottom` and `top`.
+        blobs: of each layer, float32 or float64.
+    """
+    numbers = {"name": _NAME, "type": _TYPE, "bottom": _BOTTOM, "top": _TOP}
+    yield _field(_NET_NAME, name.encode())
+    for words, arrays in zip(layers, blobs, strict=True):
+        stated = b"".join(_field(numbers[key], word.encode()) for key, several in words.items() for word in several)
+        parts = [part for array in arrays for part in _blob_parts(array)]
+        yield _head(_LAYER, len(stated) + sum(map(len, parts))) + stated
+        yield from parts
+
+
+def _blob_parts(array: Array) -> tuple[bytes, bytes]:
+    number, kind = (_DOUBLES, "<f8") if array.dtype == np.float64 else (_FLOATS, "<f4")
+    data = array.astype(kind, copy=False).tobytes()
+    stated = _field(_SHAPE, _field(_DIM, b"".join(map(_varint, array.shape)))) + _head(number, len(data))
+    return _head(_BLOBS, len(stated) + len(data)) + stated, data
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _head(number, len(content)) + content
+
+
+def _head(number: int, length: int) -> bytes:
+    return _varint(number << 3 | 2) + _varint(length)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])

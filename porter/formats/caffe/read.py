@@ -24,14 +24,17 @@ from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, unary
 from porter.formats.caffe.blobs import read_blobs
-from porter.formats.caffe.files import MOST_BYTES, MOST_TEXT, NET, both, bounded
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message
 from porter.formats.damage import refusing_damage
-from porter.formats.limits import most_bytes
+from porter.formats.limits import most_bytes, read_bounded
+from porter.formats.protobuf import MOST_BYTES
 from porter.graph import ops
 from porter.padding import Convention, Pads, Size, Window
 
+_NET, _WEIGHTS = ".prototxt", ".caffemodel"
+_MOST_TEXT = 8 << 20
+"""Bytes of a net."""
 _MOST_ONES = 1 << 24
 """Of a convolution that makes the cells around each channels: it takes 8 bytes for each one and each zero."""
 
@@ -48,11 +51,11 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         FileError: one of the two is missing or damaged, or they do not belong together.
         UsageError: the net lacks one of `outputs`.
     """
-    text, weights = both(path)
+    text, weights = _both(path)
     with refusing_damage(path, "fetch both files again"):
-        net = read_net(bounded(text, MOST_TEXT).decode()) if text else None
-        stored = read_blobs(bounded(weights, MOST_BYTES))
-    problem = net.problem if net else f"its layers are in a {NET}, and there is none beside it"
+        net = read_net(read_bounded(text, _MOST_TEXT).decode()) if text else None
+        stored = read_blobs(read_bounded(weights, MOST_BYTES))
+    problem = net.problem if net else f"its layers are in a {_NET}, and there is none beside it"
     if text is None or net is None or problem is not None:
         note = f"read without the graph: {problem}"
         return Checkpoint(path, "caffe", None, _without_net(stored), (note,), files=(text, weights) if text else ())
@@ -61,6 +64,23 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     graph = replace(graphs[0], resizable=graphs[0].nodes == graphs[1].nodes, definition=text.read_bytes(), language="caffe")
     said = dict(_FACT.findall(graph.definition.decode()))
     return Checkpoint(path, "caffe", None, {**tensors, **graph.evaluated}, graph=graph, files=(text, weights), stated=said)
+
+
+def _both(path: Path) -> tuple[Path | None, Path]:
+    """The net, which weights may lack, and the weights."""
+    found: list[Path] = []
+    for suffix, what in ((_NET, "layers"), (_WEIGHTS, "weights")):
+        others = sorted(path.parent.glob(f"*{suffix}"))
+        deployed = [other for other in others if "deploy" in other.stem]
+        beside = path if path.suffix == suffix else path.with_suffix(suffix)
+        choices = [beside] if beside.is_file() else deployed if len(deployed) == 1 else others
+        if suffix == _NET and not choices:
+            return None, path
+        if len(choices) != 1:
+            message = f"a Caffe model's {what} are in a {suffix} beside it: there {f'are {len(choices)}' if choices else 'is none'}"
+            raise FileError(message, where=str(path), next=f"name it {beside.name}")
+        found.append(choices[0])
+    return found[0], found[1]
 
 
 def _tensors(net: Net, stored: Mapping[str, Sequence[Array]], weights: Path) -> dict[str, Array]:
@@ -103,7 +123,9 @@ def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequenc
     layers, computed = _with_norms(net.layers), dict[str, Array]()
     for name, layer in layers.items():
         if layer.op == "BatchNorm":
-            layers[name], of_norm = _with_statistics(layer, tensors)
+            names, of_norm = _statistics(layer.blobs[:3], tensors)
+            blobs = tuple((blob, 0) for blob in (*names, *layer.blobs[3:]))
+            layers[name] = replace(layer, inputs=layer.inputs[: layer.values] + blobs)
             computed |= of_norm
     expect_values(outputs, layers)
     flow = Dataflow(layers, {IMAGE, *layers}, Arrays({**tensors, **computed}), lambda layer: layer.op, budget=budget)
@@ -126,13 +148,6 @@ def _with_norms(layers: Sequence[Layer]) -> dict[str, Layer]:
             layer = replace(norm, name=layer.name, inputs=(*norm.inputs, *layer.inputs[1:]))
         found[layer.name] = layer
     return found
-
-
-def _with_statistics(layer: Layer, tensors: Mapping[str, Array]) -> tuple[Layer, dict[str, Array]]:
-    """A norm that reads its mean and its variance, and those that are computed."""
-    names, computed = _statistics(layer.blobs[:3], tensors)
-    blobs = [*names, *layer.blobs[3:]]
-    return replace(layer, inputs=(*layer.inputs[: layer.values], *((name, 0) for name in blobs))), computed
 
 
 def _statistics(blobs: Sequence[str], tensors: Mapping[str, Array]) -> tuple[list[str], dict[str, Array]]:

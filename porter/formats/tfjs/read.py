@@ -11,7 +11,7 @@ from typing import Any
 from porter.base.dtypes import Array, is_floating
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import refusing_damage
-from porter.formats.limits import read_json
+from porter.formats.limits import read_bounded, read_json
 from porter.formats.tfjs.manifest import read_weights, shards
 from porter.formats.tfjs.modules import WRAPPED, as_json
 from porter.padding import Size
@@ -33,9 +33,7 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         MissingFramework: it is a graph model, and TensorFlow is not installed.
     """
     with refusing_damage(path, _AGAIN):
-        if path.stat().st_size > _MOST_TEXT:
-            raise ValueError(f"it has more than {_MOST_TEXT >> 20} MiB")
-        text = path.read_text()
+        text = read_bounded(path, _MOST_TEXT).decode()
         stated = read_json(as_json(text) if WRAPPED.search(text[:_HEAD]) else text)
         manifest = stated.get("weightsManifest") or []
         groups = shards(manifest, path.parent)

@@ -9,8 +9,7 @@ from pathlib import Path
 from porter.base.dtypes import Array, Dtype, storage_type
 from porter.base.errors import FileError, UsageError
 from porter.files import digest
-from porter.formats.caffe.blobs import read_blobs
-from porter.formats.caffe.messages import net_message
+from porter.formats.caffe.blobs import net_message, read_blobs
 from porter.formats.caffe.text import Message, parse
 from porter.frameworks import Tensors
 from porter.frameworks.caffe.layout import MODEL_FILE, NET_FILE
