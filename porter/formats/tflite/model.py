@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
+from porter.filegraph.kernels.program import Reference
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tflite.flatbuffer import Table, root
 from porter.formats.tflite.sparse import dense
 
-Reference = tuple[str, int]
-"""A value: the operator that gives it, and which of its outputs."""
 IMAGE = "image"
 _TYPES = {
     **{0: "f4", 1: "f2", 2: "i4", 3: "u1", 4: "i8", 6: "?", 7: "i2", 9: "i1", 10: "f8", 12: "u8", 15: "u4", 16: "u2"},

@@ -14,20 +14,21 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import absolute, combine, negative, slopes, square
 from porter.filegraph.array_products import matmul
 from porter.filegraph.checkpoint import Checkpoint
-from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, completed
 from porter.filegraph.gathering import gather
+from porter.filegraph.layers import part, read_graph
 from porter.filegraph.names import expect_values
 from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import least, over_norm, root, unit_of
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, begin, by_numbers, read_nodes, unary
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, by_numbers, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
 from porter.formats.tflite.constants import EVALUATORS, RESHAPES, index_of, is_cast, kind, stated_numbers
 from porter.formats.tflite.model import IMAGE, Model, Operator, Unread, read_model
-from porter.formats.tflite.windows import stored, value_of
+from porter.formats.tflite.windows import stored
 from porter.graph import Op, ops
 from porter.padding import Size
 
@@ -72,36 +73,24 @@ def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], s
 def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
     given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.stored)}
     nodes = {**given, **{operator.name: operator for operator in model.operators}}
-    live, taps = {IMAGE}, dict[tuple[str, int], str]()
-    for operator in model.operators:
-        if any(source in live for source, _ in operator.inputs):
-            live.add(operator.name)
-        taps |= {(operator.name, place): name for place, name in enumerate(operator.gives)}
+    taps = {(operator.name, place): name for operator in model.operators for place, name in enumerate(operator.gives)}
     expect_values(outputs, taps.values())
-    flow = Dataflow(nodes, live, Arrays(model.stored), kind, EVALUATORS, is_cast, RESHAPES, budget)
+    flow = Dataflow(nodes, depending(nodes, [IMAGE]), Arrays(model.stored), kind, EVALUATORS, is_cast, RESHAPES, budget)
     kernels = (flow.weights(each.inputs[1]) for each in model.operators if each.op in windows.KERNELS and len(each.inputs) > 1)
     channels = model.sides[3] or next((kernel.shape[-1] for kernel in kernels if kernel is not None and kernel.shape), 3)
-    walk = begin(flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored)
-    walk.tap = taps.get
-    read_nodes(walk, READERS.get)
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
-    found = walk.builder.finish(walk.ends(ends))
-    return replace(found, evaluated=flow.evaluated, output_names=tuple(taps[end] for end in ends if end in taps))
+    found = read_graph(flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored, READERS, ends, taps.get)
+    return replace(found, output_names=tuple(taps[end] for end in ends if end in taps))
 
 
 def _dense(walk: Walk[Operator], node: Operator) -> Read:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
-    kernel, source = stored(walk, node, 1), node.inputs[0]
+    kernel, source, sizes = stored(walk, node, 1), node.inputs[0], walk.sizes(node.inputs[0])
     if kernel is None or len(kernel.shape) != 2 or node.scalar(1, "b"):
         return f"{node.op} whose kernel is not stored row by row"
-    sizes = walk.sizes(source)
+    rows = [-1, kernel.shape[1]]
     if not node.scalar(2, "B") and sizes is not None and len(sizes) != 2:
-        flat = replace(node, name=f"{node.name}:flatten")
-        read = moves.reshape(walk, flat, source, [-1, kernel.shape[1]])
-        if read is None or isinstance(read, str):
-            return read
-        walk.give(flat, [read])
-        source = (flat.name, 0)
+        source = part(walk, node, "flatten", lambda walk, flat: moves.reshape(walk, flat, flat.inputs[0], rows))
     return dense(walk, node, source, Product(node.inputs[1], "OI", node.inputs[2] if len(node.inputs) > 2 else None))
 
 
@@ -123,17 +112,9 @@ def _binary(walk: Walk[Operator], node: Operator) -> Read:
     return combine(walk, node, kind(node), node.inputs) if unit is None else unit
 
 
-def _concat(walk: Walk[Operator], node: Operator) -> Read:
-    return moves.concat(walk, node, node.inputs, node.scalar(0, "i"))
-
-
 def _reshape(walk: Walk[Operator], node: Operator) -> Read:
     sizes = walk.flow.integers(node.inputs[1]) if len(node.inputs) > 1 else stated_numbers(node)
     return None if sizes is None else moves.reshape(walk, node, node.inputs[0], sizes)
-
-
-def _squeeze(walk: Walk[Operator], node: Operator) -> Read:
-    return moves.squeeze(walk, node, node.inputs[0], stated_numbers(node) or None)
 
 
 def _reduce(walk: Walk[Operator], node: Operator) -> Read:
@@ -189,9 +170,9 @@ def _softmax(walk: Walk[Operator], node: Operator) -> Read:
     return "SOFTMAX with a beta" if node.scalar(0, "f", 1.0) != 1 else moves.softmax(walk, node, node.inputs[0], -1)
 
 
-def _response_norm(walk: Walk[Operator], node: Operator) -> Read:
+def _response_norm(node: Operator) -> Op:
     bias, alpha, beta = (node.scalar(field, "f") for field in (1, 2, 3))
-    return walk.builder.add(node.name, ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias), value_of(walk, node))
+    return ops.LocalResponseNorm(2 * node.scalar(0, "i") + 1, alpha, beta, bias)
 
 
 def _sizes(walk: Walk[Operator], node: Operator) -> Read:
@@ -259,10 +240,8 @@ READERS: Mapping[str, Reader[Operator]] = {
     "BATCH_TO_SPACE_ND": windows.read_dilated,
     "BROADCAST_TO": by_numbers(moves.expand),
     "CAST": _cast,
-    "CONCATENATION": _concat,
-    "DEPTH_TO_SPACE": lambda walk, node: walk.builder.add(
-        node.name, ops.DepthToSpace(node.scalar(0, "i"), "DCR"), value_of(walk, node)
-    ),
+    "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
+    "DEPTH_TO_SPACE": of_map(lambda node: ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
     "EXPAND_DIMS": by_numbers(moves.unsqueeze),
     "FILL": _filled,
     "FULLY_CONNECTED": _dense,
@@ -270,7 +249,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "GELU": unary(lambda node: ops.Gelu(bool(node.scalar(0, "B")))),
     "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.inputs[0], [-1], _LEAST_NORM),
     "LEAKY_RELU": unary(lambda node: ops.LeakyRelu(float(node.scalar(0, "f")))),
-    "LOCAL_RESPONSE_NORMALIZATION": _response_norm,
+    "LOCAL_RESPONSE_NORMALIZATION": of_map(_response_norm),
     "MAXIMUM": _largest,
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PACK": lambda walk, node: read_stack(walk, node, node.scalar(1, "i")),
@@ -282,7 +261,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "SPACE_TO_DEPTH": _cells_as_channels,
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
     "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),
-    "SQUEEZE": _squeeze,
+    "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], stated_numbers(node)),
     "TILE": by_numbers(moves.repeat),
     "TRANSPOSE": by_numbers(moves.transpose),
     "TRANSPOSE_CONV": windows.read_transposed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from porter.filegraph import moves, tensorflow
-from porter.filegraph.builder import LARGEST_FLOAT32, Value
+from porter.filegraph.builder import LARGEST_FLOAT32
 from porter.filegraph.dataflow import Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
@@ -17,10 +17,6 @@ from porter.padding import LOWEST, Convention, Pads, Window
 
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _SAME = ("SAME", "VALID")
-
-
-def value_of(walk: Walk[Operator], node: Operator) -> Value:
-    return walk.value(node.inputs[0])
 
 
 def stored(walk: Walk[Operator], node: Operator, place: int) -> Tensor | None:
@@ -50,7 +46,7 @@ def read_conv(walk: Walk[Operator], node: Operator, around: Dilated | None = Non
         around: how it is dilated by what stands around it.
     """
     by_channel, kernel = node.op == "DEPTHWISE_CONV_2D", stored(walk, node, 1)
-    value = value_of(walk, node) if around is None else walk.value(around.source)
+    value = walk.first(node) if around is None else walk.value(around.source)
     held = _held(walk, node, "IHWO" if by_channel else "OHWI")
     if held is None or kernel is None or 0 in kernel.shape:
         return f"{node.op} whose kernel is not stored"
@@ -97,8 +93,7 @@ def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
         return f"{node.op} to a size that is not stated"
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
     pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
-    op = ops.ConvTranspose(kernel.shape[0], window, pads, bias="bias" in held)
-    return walk.builder.add(node.name, op, value, tensors=held)
+    return walk.builder.transposed(node.name, value, ops.ConvTranspose(kernel.shape[0], window, pads), held)
 
 
 def read_pool(walk: Walk[Operator], node: Operator) -> Read:
@@ -110,7 +105,7 @@ def read_pool(walk: Walk[Operator], node: Operator) -> Read:
     if largest and before.op == "PADV2" and walk.flow.number(before.inputs[2]) == -LARGEST_FLOAT32:
         padded = moves.pad(walk, replace(node, name=f"{node.name}:pad"), before.inputs[0], pads_of(walk, before), LOWEST)
         value = padded.value if isinstance(padded, View) else None
-    return walk.builder.pool(node.name, value or value_of(walk, node), "max" if largest else "mean", window, convention)
+    return walk.builder.pool(node.name, value or walk.first(node), "max" if largest else "mean", window, convention)
 
 
 def read_pad(walk: Walk[Operator], node: Operator) -> Read:
