@@ -9,11 +9,12 @@ from typing import Any
 
 from porter.base.errors import FileError
 from porter.filegraph.arithmetic import batch_norm
-from porter.filegraph.builder import Value
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, begin, read_nodes, unary
+from porter.filegraph.layers import read_graph
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, of_map, unary
+from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes, read_json
 from porter.formats.npz.read import read_npz
 from porter.graph import (
@@ -63,15 +64,13 @@ def read_toy(path: Path) -> Checkpoint:
     if not beside.is_file():
         raise FileError(f"its tensors are not beside it: there is no {beside.name}", where=str(path), next="fetch both files")
     tensors = read_npz(beside).tensors
-    try:
+    with refusing_damage(path):
         stated = read_json(text)
         layers = [
             Layer(each["name"], each["kind"], tuple((name, 0) for name in (*each["from"], *each.get("weights", ()))), each)
             for each in stated["layers"]
         ]
         graph = _graph(stated, layers, tensors, most_bytes(len(text)))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FileError(f"the model is damaged: {type(error).__name__}: {error}", where=str(path)) from None
     graph = replace(graph, definition=text, language="toy", resizable=True)
     return Checkpoint(path, "toy", None, tensors, graph=graph, files=(path, beside))
 
@@ -80,13 +79,9 @@ def _graph(stated: Mapping[str, Any], layers: list[Layer], tensors: Mapping[str,
     image, last = stated["image"], stated["layout"] == "NHWC"
     live, rows_and_columns = {IMAGE, *(layer.name for layer in layers)}, (image["size"][0], image["size"][1])
     flow = Dataflow({layer.name: layer for layer in layers}, live, Arrays(tensors), lambda layer: layer.op, budget=budget)
-    walk = begin(flow, Image((IMAGE, 0), image["channels"], rows_and_columns, order="HWC" if last else "CHW"), tensors)
-    read_nodes(walk, READERS.get)
-    return replace(walk.builder.finish(walk.ends((name, 0) for name in stated["outputs"])), output_names=tuple(stated["outputs"]))
-
-
-def _value(walk: Walk[Layer], layer: Layer) -> Value:
-    return walk.value(layer.inputs[0])
+    given = Image((IMAGE, 0), image["channels"], rows_and_columns, order="HWC" if last else "CHW")
+    graph = read_graph(flow, given, tensors, READERS, ((name, 0) for name in stated["outputs"]))
+    return replace(graph, output_names=tuple(stated["outputs"]))
 
 
 def _window(layer: Layer, sides: tuple[int, int]) -> tuple[Window, Convention]:
@@ -106,16 +101,16 @@ def _conv(walk: Walk[Layer], layer: Layer) -> Read:
     filters, _, *sides = walk.flow.constants.declared(layer.inputs[1][0]) or ()
     window, convention = _window(layer, (sides[0], sides[1]))
     op = Conv(filters, window, convention, layer.stated.get("groups", 1))
-    return walk.builder.conv(layer.name, _value(walk, layer), op, _held(layer, "OIHW"))
+    return walk.builder.conv(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
 def _deconv(walk: Walk[Layer], layer: Layer) -> Read:
     """Its kernel is that of the convolution that it is the gradient of."""
     _, width, *sides = walk.flow.constants.declared(layer.inputs[1][0]) or ()
-    window, held, groups = _window(layer, (sides[0], sides[1]))[0], _held(layer, "OIHW"), layer.stated.get("groups", 1)
+    window, groups = _window(layer, (sides[0], sides[1]))[0], layer.stated.get("groups", 1)
     top, bottom, left, right = layer.stated.get("pads", (0, 0, 0, 0))
-    op = ConvTranspose(groups * width, window, (top, bottom, left, right), groups, "bias" in held)
-    return walk.builder.add(layer.name, op, _value(walk, layer), tensors=held)
+    op = ConvTranspose(groups * width, window, (top, bottom, left, right), groups)
+    return walk.builder.transposed(layer.name, walk.first(layer), op, _held(layer, "OIHW"))
 
 
 def _pool(walk: Walk[Layer], layer: Layer) -> Read:
@@ -123,7 +118,7 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     window, convention = _window(layer, (side, side))
     convention = replace(convention, rounding="ceil" if layer.stated.get("ceil") else "floor")
     convention = replace(convention, fill=LOWEST) if largest else replace(convention, average=layer.stated["divisor"])
-    return walk.builder.pool(layer.name, _value(walk, layer), "max" if largest else "mean", window, convention)
+    return walk.builder.pool(layer.name, walk.first(layer), "max" if largest else "mean", window, convention)
 
 
 def _norm(walk: Walk[Layer], layer: Layer) -> Read:
@@ -134,28 +129,22 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
 
 def _dense(walk: Walk[Layer], layer: Layer) -> Read:
     units, _ = walk.flow.constants.declared(layer.inputs[1][0]) or ()
-    return walk.builder.dense(layer.name, _value(walk, layer), units, _held(layer, "OI"))
+    return walk.builder.dense(layer.name, walk.first(layer), units, _held(layer, "OI"))
 
 
 def _flatten(walk: Walk[Layer], layer: Layer) -> Read:
     """The numbers of a map in the order in which the file has them."""
-    _, rows, columns = _value(walk, layer).shape or (None, None, None)
-    return walk.builder.add(layer.name, Flatten(rows or 1, columns or 1, walk.builder.order), _value(walk, layer))
+    _, rows, columns = walk.first(layer).shape or (None, None, None)
+    return walk.builder.add(layer.name, Flatten(rows or 1, columns or 1, walk.builder.order), walk.first(layer))
 
 
 def _op(op: Op) -> Reader[Layer]:
     return lambda walk, layer: walk.builder.add(layer.name, op, *walk.values(layer.inputs))
 
 
-def _lrn(walk: Walk[Layer], layer: Layer) -> Read:
+def _lrn(layer: Layer) -> Op:
     size, stated = layer.stated["size"], layer.stated
-    op = LocalResponseNorm(size, stated["alpha"] / size, stated["beta"], stated["bias"])
-    return walk.builder.add(layer.name, op, _value(walk, layer))
-
-
-def _upsample(walk: Walk[Layer], layer: Layer) -> Read:
-    factor = layer.stated["factor"]
-    return walk.builder.add(layer.name, Upsample(factor, factor), _value(walk, layer))
+    return LocalResponseNorm(size, stated["alpha"] / size, stated["beta"], stated["bias"])
 
 
 READERS: Mapping[str, Reader[Layer]] = {
@@ -166,8 +155,8 @@ READERS: Mapping[str, Reader[Layer]] = {
     "norm": _norm,
     "dense": _dense,
     "flatten": _flatten,
-    "lrn": _lrn,
-    "upsample": _upsample,
+    "lrn": of_map(_lrn),
+    "upsample": of_map(lambda layer: Upsample(layer.stated["factor"], layer.stated["factor"])),
     "add": _op(Add()),
     "concat": _op(Concat()),
     "mean": _op(GlobalAvgPool()),
