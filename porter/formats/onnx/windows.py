@@ -87,8 +87,8 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
             pads = node.integers("pads") or (0, 0, 0, 0)
             cut += [pads[axis], pads[axis + 2] - more[axis]]
     expect_known(cut)
-    op = ConvTranspose(kernel.shape[1] * groups, window, (cut[0], cut[1], cut[2], cut[3]), groups, "bias" in tensors)
-    return walk.builder.add(node.name, op, value, tensors=tensors)
+    op = ConvTranspose(kernel.shape[1] * groups, window, (cut[0], cut[1], cut[2], cut[3]), groups)
+    return walk.builder.transposed(node.name, value, op, tensors)
 
 
 def _with_bias(walk: Walk, node: OnnxNode, tensors: dict[str, Stored]) -> bool:

@@ -52,7 +52,7 @@ def read_transposed(walk: Walk, node: GraphNode) -> Read:
     op = ConvTranspose(
         kernel.shape[2], window, tensorflow.cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule)
     )
-    return walk.builder.add(node.name, op, value, tensors={"kernel": Stored(kernel.name, "HWIO")})
+    return walk.builder.transposed(node.name, value, op, {"kernel": Stored(kernel.name, "HWIO")})
 
 
 def read_pool(walk: Walk, node: GraphNode) -> Read:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from porter.filegraph import arrays
 from porter.filegraph.dataflow import Tensor
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.layers import both_sides
 from porter.filegraph.layouts import expect_known
 from porter.filegraph.products import along_channels
 from porter.filegraph.walk import Read
@@ -46,13 +47,11 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
         around = [(window.extent(axis) - 1 if padding == "same" else 0) for axis in (0, 1)]
         pads: Pads = (around[0] // 2, around[0] - around[0] // 2, around[1] // 2, around[1] - around[1] // 2)
     else:
-        rows, columns = _pair(walk, node, "padding", 0)
-        pads = (rows, rows, columns, columns)
+        pads = both_sides(_pair(walk, node, "padding", 0))
     if node.arguments.get("transposed") or node.op == "conv_transpose2d":
         more = _pair(walk, node, "output_padding", 0)
         cut = (pads[0], pads[1] - more[0], pads[2], pads[3] - more[1])
-        op = ConvTranspose(kernel.shape[1] * groups, window, cut, groups, "bias" in tensors)
-        return walk.builder.add(node.name, op, value, tensors=tensors)
+        return walk.builder.transposed(node.name, value, ConvTranspose(kernel.shape[1] * groups, window, cut, groups), tensors)
     return walk.builder.conv(node.name, value, Conv(kernel.shape[0], window, _explicit(pads), groups), tensors)
 
 
@@ -92,23 +91,20 @@ def read_row_pool(walk: Walk, node: AtenNode) -> Read:
 
 def read_max_pool(walk: Walk, node: AtenNode) -> Read:
     """max_pool2d, whose pads take no part. Of a pool with places, nothing reads the places."""
-    window = _pooled(walk, node)
-    rows, columns = _pair(walk, node, "padding", 0)
-    convention = _explicit((rows, rows, columns, columns), LOWEST, rounding=_rounding(node))
-    return walk.builder.pool(node.name, walk.value(node.arguments["self"]), "max", window, convention)
+    convention = _explicit(both_sides(_pair(walk, node, "padding", 0)), LOWEST, rounding=_rounding(node))
+    return walk.builder.pool(node.name, walk.value(node.arguments["self"]), "max", _pooled(walk, node), convention)
 
 
 def read_average_pool(walk: Walk, node: AtenNode) -> Read:
     """avg_pool2d, which divides by all cells of a window and of the pads in it, or by the real ones, or by a number."""
     window, divisor = _pooled(walk, node), node.arguments.get("divisor_override")
-    rows, columns = _pair(walk, node, "padding", 0)
     rounding = _rounding(node)
     average: Average = "real_cells"
     if divisor:
         average = "full_window"
     elif node.arguments.get("count_include_pad", True):
         average = "clipped_window" if rounding == "ceil" else "full_window"
-    convention = _explicit((rows, rows, columns, columns), average=average, rounding=rounding)
+    convention = _explicit(both_sides(_pair(walk, node, "padding", 0)), average=average, rounding=rounding)
     factor = math.prod(window.kernel) / divisor if divisor else 1.0
     name = node.name if factor == 1 else f"{node.name}:mean"
     value = walk.builder.pool(name, walk.value(node.arguments["self"]), "mean", window, convention)
