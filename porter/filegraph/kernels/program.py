@@ -10,10 +10,18 @@ from porter.filegraph.kernels.layouts import Numbers
 
 Row: TypeAlias = Callable[..., Numbers | tuple[Numbers, ...]]
 """What an operator gives: called with the attributes of a step, then with its inputs (None for one that is left out)."""
-
-
 Reference: TypeAlias = tuple[str, int]
 """A value: the operator that gives it, and which of its outputs."""
+
+
+def row(compute: Callable[..., Any]) -> Row:
+    """A row whose function takes what the operator states, its attribute `stated`, then its inputs."""
+    return lambda attributes, *inputs: compute(attributes["stated"], *inputs)
+
+
+def each(compute: Callable[..., Any]) -> Row:
+    """A row whose function takes only the inputs."""
+    return lambda attributes, *inputs: compute(*inputs)
 
 
 def value_name(source: Reference) -> str:

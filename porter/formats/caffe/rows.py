@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers
-from porter.filegraph.kernels.program import Program, Row, Step, value_name
+from porter.filegraph.kernels.program import Program, Row, Step, each, row, value_name
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.caffe.net import IMAGE, read_net
 from porter.formats.caffe.text import Message
@@ -23,15 +23,6 @@ def program(definition: bytes) -> Program:
         reads = tuple(map(value_name, layer.inputs))
         steps.append(Step(layer.op, reads, gives, {"stated": layer.parameters, "values": layer.values, "gives": layer.gives}))
     return Program(IMAGE, tuple(steps), _ROWS)
-
-
-def _row(compute: Callable[..., Any]) -> Row:
-    """A row whose function takes what the layer states, then its inputs."""
-    return lambda attributes, *inputs: compute(attributes["stated"], *inputs)
-
-
-def _each(compute: Callable[..., Any]) -> Row:
-    return lambda attributes, *inputs: compute(*inputs)
 
 
 def _grid(stated: Message, **more: Any) -> Grid:
@@ -127,29 +118,29 @@ def _response(stated: Message, x: Numbers) -> Any:
 
 
 _ROWS: Mapping[str, Row] = {
-    "Convolution": _row(_conv),
-    **dict.fromkeys(("ConvolutionDepthwise", "DepthwiseConvolution"), _row(_by_channel)),
-    "Deconvolution": _row(_deconv),
-    "Pooling": _row(_pooled),
-    "InnerProduct": _row(_product),
-    "BatchNorm": _row(_normed),
+    "Convolution": row(_conv),
+    **dict.fromkeys(("ConvolutionDepthwise", "DepthwiseConvolution"), row(_by_channel)),
+    "Deconvolution": row(_deconv),
+    "Pooling": row(_pooled),
+    "InnerProduct": row(_product),
+    "BatchNorm": row(_normed),
     "Scale": _scaled,
-    "Bias": _each(lambda x, beta: x + (beta if beta.ndim == x.ndim else values.across(beta, x))),
-    "Eltwise": _row(_joined),
-    "Power": _row(_powered),
-    "LRN": _row(_response),
-    "PReLU": _each(lambda x, slope: values.relu(x, slope=values.across(slope, x))),
-    "Concat": _row(lambda stated, *several: np.concatenate(several, _axis(stated, "concat_dim"))),
+    "Bias": each(lambda x, beta: x + (beta if beta.ndim == x.ndim else values.across(beta, x))),
+    "Eltwise": row(_joined),
+    "Power": row(_powered),
+    "LRN": row(_response),
+    "PReLU": each(lambda x, slope: values.relu(x, slope=values.across(slope, x))),
+    "Concat": row(lambda stated, *several: np.concatenate(several, _axis(stated, "concat_dim"))),
     "Slice": _parted,
-    "Crop": _row(_cropped),
-    "Flatten": _row(_flattened),
-    "Reshape": _row(_reshaped),
-    "Clip": _row(lambda stated, x: np.clip(x, stated.number("min", -math.inf), stated.number("max", math.inf))),
-    "ReLU": _row(lambda stated, x: values.relu(x, slope=stated.number("negative_slope", 0.0))),
-    "ReLU6": _each(lambda x: values.relu(x, 6.0)),
-    "ELU": _row(lambda stated, x: values.elu(x, stated.number("alpha", 1.0))),
-    "Sigmoid": _each(values.sigmoid),
-    "TanH": _each(np.tanh),
-    "BNLL": _each(lambda x: np.logaddexp(x, 0)),
-    "Softmax": _row(lambda stated, x: values.softmax(x, stated.count("axis", 1))),
+    "Crop": row(_cropped),
+    "Flatten": row(_flattened),
+    "Reshape": row(_reshaped),
+    "Clip": row(lambda stated, x: np.clip(x, stated.number("min", -math.inf), stated.number("max", math.inf))),
+    "ReLU": row(lambda stated, x: values.relu(x, slope=stated.number("negative_slope", 0.0))),
+    "ReLU6": each(lambda x: values.relu(x, 6.0)),
+    "ELU": row(lambda stated, x: values.elu(x, stated.number("alpha", 1.0))),
+    "Sigmoid": each(values.sigmoid),
+    "TanH": each(np.tanh),
+    "BNLL": each(lambda x: np.logaddexp(x, 0)),
+    "Softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", 1))),
 }

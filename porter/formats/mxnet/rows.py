@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.filegraph.kernels import values, windows
 from porter.filegraph.kernels.layouts import Numbers, pad, resize_nearest
-from porter.filegraph.kernels.program import Program, Row, Step, value_name
+from porter.filegraph.kernels.program import Program, Row, Step, each, row, value_name
 from porter.filegraph.kernels.windows import Grid
 from porter.formats.mxnet.symbol import Stated, read_symbol
 
@@ -27,17 +27,8 @@ def program(definition: bytes) -> Program:
     return Program(image, tuple(steps), _ROWS)
 
 
-def _row(compute: Callable[..., Any]) -> Row:
-    """A row whose function takes what the operator states, then its inputs."""
-    return lambda attributes, *inputs: compute(attributes["stated"], *inputs)
-
-
-def _each(compute: Callable[..., Any]) -> Row:
-    return lambda attributes, *inputs: compute(*inputs)
-
-
 def _by_number(compute: Callable[[Numbers, float], Any]) -> Row:
-    return _row(lambda stated, x: compute(x, stated.number("scalar", 0.0)))
+    return row(lambda stated, x: compute(x, stated.number("scalar", 0.0)))
 
 
 def _grid(stated: Stated) -> Grid:
@@ -125,44 +116,44 @@ def _pad(stated: Stated, x: Numbers) -> Numbers:
 
 
 _ROWS: Mapping[str, Row] = {
-    "Convolution": _row(_conv),
-    "Deconvolution": _row(_deconv),
-    "Pooling": _row(_pool),
-    "FullyConnected": _row(_dense),
-    "BatchNorm": _row(_norm),
-    "InstanceNorm": _row(_instance_norm),
-    "LRN": _row(_lrn),
-    "Activation": _row(lambda stated, x: _ACTIVATIONS[stated.word("act_type")](x)),
-    "LeakyReLU": _row(_leaky),
-    "LogisticRegressionOutput": _each(values.sigmoid),
-    "relu": _each(values.relu),
-    "sigmoid": _each(values.sigmoid),
-    "tanh": _each(np.tanh),
-    "square": _each(np.square),
-    "hard_sigmoid": _row(lambda stated, x: values.hard_sigmoid(x, stated.number("alpha", 0.2), stated.number("beta", 0.5))),
-    "clip": _row(lambda stated, x: np.clip(x, stated.number("a_min", -math.inf), stated.number("a_max", math.inf))),
-    **dict.fromkeys(("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add"), _each(np.add)),
-    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), _each(lambda *several: sum(several[1:], several[0]))),
-    **dict.fromkeys(("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"), _each(np.subtract)),
-    **dict.fromkeys(("elemwise_mul", "broadcast_mul", "_Mul", "_mul"), _each(np.multiply)),
-    **dict.fromkeys(("elemwise_div", "broadcast_div", "_Div", "_div"), _each(np.divide)),
-    **dict.fromkeys(("broadcast_maximum", "_Maximum", "_maximum"), _each(np.maximum)),
-    **dict.fromkeys(("broadcast_minimum", "_Minimum", "_minimum"), _each(np.minimum)),
+    "Convolution": row(_conv),
+    "Deconvolution": row(_deconv),
+    "Pooling": row(_pool),
+    "FullyConnected": row(_dense),
+    "BatchNorm": row(_norm),
+    "InstanceNorm": row(_instance_norm),
+    "LRN": row(_lrn),
+    "Activation": row(lambda stated, x: _ACTIVATIONS[stated.word("act_type")](x)),
+    "LeakyReLU": row(_leaky),
+    "LogisticRegressionOutput": each(values.sigmoid),
+    "relu": each(values.relu),
+    "sigmoid": each(values.sigmoid),
+    "tanh": each(np.tanh),
+    "square": each(np.square),
+    "hard_sigmoid": row(lambda stated, x: values.hard_sigmoid(x, stated.number("alpha", 0.2), stated.number("beta", 0.5))),
+    "clip": row(lambda stated, x: np.clip(x, stated.number("a_min", -math.inf), stated.number("a_max", math.inf))),
+    **dict.fromkeys(("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add"), each(np.add)),
+    **dict.fromkeys(("add_n", "ElementWiseSum", "_sum"), each(lambda *several: sum(several[1:], several[0]))),
+    **dict.fromkeys(("elemwise_sub", "broadcast_sub", "broadcast_minus", "_Minus", "_minus", "_sub"), each(np.subtract)),
+    **dict.fromkeys(("elemwise_mul", "broadcast_mul", "_Mul", "_mul"), each(np.multiply)),
+    **dict.fromkeys(("elemwise_div", "broadcast_div", "_Div", "_div"), each(np.divide)),
+    **dict.fromkeys(("broadcast_maximum", "_Maximum", "_maximum"), each(np.maximum)),
+    **dict.fromkeys(("broadcast_minimum", "_Minimum", "_minimum"), each(np.minimum)),
     **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _by_number(lambda x, number: x + number)),
     **dict.fromkeys(("_minus_scalar", "_MinusScalar"), _by_number(lambda x, number: x - number)),
     **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _by_number(lambda x, number: number - x)),
     **dict.fromkeys(("_mul_scalar", "_MulScalar"), _by_number(lambda x, number: x * number)),
     **dict.fromkeys(("_div_scalar", "_DivScalar"), _by_number(lambda x, number: x / number)),
-    **dict.fromkeys(("SoftmaxOutput", "Softmax", "SoftmaxActivation"), _each(lambda x: values.softmax(x, 1))),
-    "softmax": _row(lambda stated, x: values.softmax(x, stated.count("axis", -1))),
-    **dict.fromkeys(("Concat", "concat"), _row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1)))),
-    **dict.fromkeys(("Flatten", "flatten"), _each(lambda x: x.reshape(len(x), -1))),
-    **dict.fromkeys(("Reshape", "reshape"), _row(_reshape)),
-    **dict.fromkeys(("SliceChannel", "split"), _row(_split)),
-    **dict.fromkeys(("Pad", "pad"), _row(_pad)),
-    "mean": _row(lambda stated, x: x.mean(tuple(stated.counts("axis")), keepdims=stated.flag("keepdims"))),
-    "max": _row(lambda stated, x: x.max(tuple(stated.counts("axis")), keepdims=stated.flag("keepdims"))),
-    "slice_axis": _row(_cut),
-    "transpose": _row(lambda stated, x: x.transpose(stated.counts("axes"))),
-    "UpSampling": _row(lambda stated, x: resize_nearest(x, (1, 1, stated.count("scale", 1), stated.count("scale", 1)))),
+    **dict.fromkeys(("SoftmaxOutput", "Softmax", "SoftmaxActivation"), each(lambda x: values.softmax(x, 1))),
+    "softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", -1))),
+    **dict.fromkeys(("Concat", "concat"), row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1)))),
+    **dict.fromkeys(("Flatten", "flatten"), each(lambda x: x.reshape(len(x), -1))),
+    **dict.fromkeys(("Reshape", "reshape"), row(_reshape)),
+    **dict.fromkeys(("SliceChannel", "split"), row(_split)),
+    **dict.fromkeys(("Pad", "pad"), row(_pad)),
+    "mean": row(lambda stated, x: x.mean(tuple(stated.counts("axis")), keepdims=stated.flag("keepdims"))),
+    "max": row(lambda stated, x: x.max(tuple(stated.counts("axis")), keepdims=stated.flag("keepdims"))),
+    "slice_axis": row(_cut),
+    "transpose": row(lambda stated, x: x.transpose(stated.counts("axes"))),
+    "UpSampling": row(lambda stated, x: resize_nearest(x, (1, 1, stated.count("scale", 1), stated.count("scale", 1)))),
 }
