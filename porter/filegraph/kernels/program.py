@@ -30,6 +30,14 @@ def value_name(source: Reference) -> str:
     return f"{name}:{place}" if place else name
 
 
+def own_name(name: str, place: int, taken: set[str]) -> str:
+    """A name for the operator at a place of a file, which no other one has: its own, or `conv:7` where `conv` is taken."""
+    while name in taken:
+        name = f"{name}:{place}"
+    taken.add(name)
+    return name
+
+
 @dataclass(frozen=True)
 class Step:
     """An operator as the file says it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.filegraph.kernels.program import Reference
+from porter.filegraph.kernels.program import Reference, own_name
 from porter.formats.caffe.text import Message, parse
 from porter.formats.limits import MOST_NODES
 
@@ -108,9 +108,7 @@ def read_net(text: str) -> Net:
         elif op in _THROUGH:
             known |= dict.fromkeys(tops, values[0])
         else:
-            name = layer.word("name") or op.lower()
-            name = f"{name}:{len(layers)}" if name in names else name
-            names.add(name)
+            name = own_name(layer.word("name") or op.lower(), len(layers), names)
             blobs = tuple((f"{name}/{place}", 0) for place in range(_blobs(op, layer)))
             layers.append(Layer(name, op, values + blobs, len(values), layer, len(tops)))
             known |= {top: (name, place) for place, top in enumerate(tops)}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from porter.filegraph.kernels.program import Reference
+from porter.filegraph.kernels.program import Reference, own_name
 from porter.formats.limits import MOST_NODES, read_json
 
 _THROUGH = frozenset({"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"})
@@ -87,9 +87,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     for place, each in enumerate(stated["nodes"]):
         # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning to an operator.
         words = Stated({**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})})
-        given, name = [source[:2] for source in each["inputs"]], str(each["name"])
-        name = f"{name}:{place}" if name in names else name
-        names.add(name)
+        given, name = [source[:2] for source in each["inputs"]], own_name(str(each["name"]), place, names)
         if any(not 0 <= before < place for before, _ in given):
             raise ValueError(f"'{name}' reads what comes after it")
         inputs = [(known[before][0], index) if index else known[before] for before, index in given]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.filegraph.kernels.program import Reference
+from porter.filegraph.kernels.program import Reference, own_name
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tflite.flatbuffer import Table, root
 from porter.formats.tflite.sparse import dense
@@ -109,7 +109,8 @@ def read_model(data: bytes) -> Model:
     if graph is None:
         raise ValueError("it has no graph")
     tensors, buffers = graph.tables(0, MOST_NODES), file.tables(4, MOST_NODES)
-    names, budget = _names(tensors), most_bytes(len(data))
+    taken, budget = set[str](), most_bytes(len(data))
+    names = [own_name(tensor.text(3) or "tensor", place, taken) for place, tensor in enumerate(tensors)]
     stored, rounded = dict[str, Array](), False
     for name, tensor in zip(names, tensors, strict=True):
         content = _content(data, buffers, tensor.scalar(2, "I"))
@@ -121,13 +122,13 @@ def read_model(data: bytes) -> Model:
         if budget < 0:
             raise ValueError("its tensors unpack to more than the file can hold")
     codes = [_code(code) for code in file.tables(1, MOST_NODES)]
-    images = [int(place) for place in graph.numbers(1, "i4")]
+    images = graph.numbers(1, "i4").tolist()
     known: dict[int, Reference] = {place: (name, 0) for place, name in enumerate(names) if name in stored}
     known |= dict.fromkeys(images[:1], (IMAGE, 0))
     taken, operators = {IMAGE, *stored}, list[Operator]()
     for stated in graph.tables(3, MOST_NODES):
-        op, gives = codes[stated.scalar(0, "I")], [int(place) for place in stated.numbers(2, "i4")]
-        sources = [int(place) for place in stated.numbers(1, "i4") if place >= 0]
+        op, gives = codes[stated.scalar(0, "I")], stated.numbers(2, "i4").tolist()
+        sources = [place for place in stated.numbers(1, "i4").tolist() if place >= 0]
         for source in sources:
             if source not in known and 0 in tensors[source].numbers(0, "i4"):  # stored without numbers, as the shape of a scalar is
                 stored[names[source]] = _array(names[source], tensors[source], np.zeros(0, np.uint8), budget)
@@ -142,9 +143,7 @@ def read_model(data: bytes) -> Model:
         whole = next((place for place in gives if _scales(tensors[place]) is not None), None)
         if whole is not None:
             raise Unread(f"{_WHOLE}: '{names[whole]}', which {op} gives, is in whole numbers", _REAL)
-        name = _title(names, sources, gives, op)
-        name = name if name not in taken else f"{name}:{len(operators)}"
-        taken.add(name)
+        name = own_name(_title(names, sources, gives, op), len(operators), taken)
         options = stated.table(4)
         place = _ACTIVATED.get(op)
         activation = _ACTIVATIONS[options.scalar(place, "b")] if options is not None and place is not None else ""
@@ -153,23 +152,12 @@ def read_model(data: bytes) -> Model:
             name, op, inputs, options = f"{name}:{activation.lower()}", activation, ((name, 0),), None
         operators.append(Operator(name, op, inputs, tuple(names[place] for place in gives), options))
         known |= {given: (name, place) for place, given in enumerate(gives)}
-    ends = tuple(known[int(place)] for place in graph.numbers(2, "i4") if int(place) in known)
+    ends = tuple(known[place] for place in graph.numbers(2, "i4").tolist() if place in known)
     sides = _sides(tensors[images[0]]) if images else ()
     if images and _scales(tensors[images[0]]) is not None:
         raise Unread(f"{_WHOLE}: its image is in whole numbers", _REAL)
     problem = None if len(images) == 1 and len(sides) == 4 and sides[0] in (None, 1) else "one image is expected as its only input"
     return Model(tuple(operators), stored, rounded, sides, ends, problem)
-
-
-def _names(tensors: Sequence[Table]) -> list[str]:
-    """The tensors' names, each once."""
-    found, taken = list[str](), set[str]()
-    for place, tensor in enumerate(tensors):
-        name = tensor.text(3) or "tensor"
-        name = name if name not in taken else f"{name}:{place}"
-        taken.add(name)
-        found.append(name)
-    return found
 
 
 def _content(data: bytes, buffers: Sequence[Table], place: int) -> Array | None:

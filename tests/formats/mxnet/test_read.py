@@ -16,6 +16,7 @@ import porter
 from porter.authoring.drafting import new_recipe
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import Foreign
+from porter.formats.mxnet.symbol import read_symbol
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.graph import LeakyRelu
@@ -144,6 +145,17 @@ def test_a_split_into_more_parts_than_there_are_is_not_counted_out(tmp_path: Pat
     lines = [(name, op, {"num_outputs": 1 << 40} if name == "parts" else stated, reads) for name, op, stated, reads in LINES]
     graph = read_checkpoint(write_mxnet(tmp_path / "model", lines, arrays())).graph
     assert graph is not None and graph.by_name["parts"].op == Foreign("SliceChannel")
+
+
+def test_operators_of_one_name_are_told_apart() -> None:
+    """Also where another one has the name that tells them apart."""
+    ops, names = ("null", "relu", "tanh", "sigmoid"), ("data", "same", "same:3", "same")
+    nodes = [
+        {"op": op, "name": name, "inputs": [[place - 1, 0, 0]] if place else []}
+        for place, (op, name) in enumerate(zip(ops, names, strict=True))
+    ]
+    symbol = read_symbol(json.dumps({"nodes": nodes, "heads": [[3, 0, 0]]}).encode(), lambda name: False)
+    assert [node.name for node in symbol.nodes] == ["same", "same:3", "same:3:3"] and symbol.ends == (("same:3:3", 0),)
 
 
 def test_a_prelu_may_have_one_slope(tmp_path: Path) -> None:
