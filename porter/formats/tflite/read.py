@@ -215,18 +215,7 @@ def _cast(walk: Walk[Operator], node: Operator) -> Read:
     return walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else None
 
 
-_ACTIVATIONS: Mapping[str, Op] = {
-    **{
-        "RELU": ops.Relu(),
-        "RELU6": ops.Relu6(),
-        "RELU_N1_TO_1": ops.Clip(-1.0, 1.0),
-        "RELU_0_TO_1": ops.Clip(0.0, 1.0),
-        "TANH": ops.Tanh(),
-    },
-    **{"LOGISTIC": ops.Sigmoid(), "ELU": ops.Elu(), "HARD_SWISH": ops.HardSwish()},
-}
 READERS: Mapping[str, Reader[Operator]] = {
-    **{op: always(each) for op, each in _ACTIVATIONS.items()},
     **dict.fromkeys(("ADD", "ADD_N", "SUB", "MUL", "DIV", "MINIMUM", "POW"), _binary),
     **dict.fromkeys(windows.KERNELS, windows.read_conv),
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), windows.read_pool),
@@ -242,18 +231,25 @@ READERS: Mapping[str, Reader[Operator]] = {
     "CAST": _cast,
     "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
     "DEPTH_TO_SPACE": of_map(lambda node: ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
+    "ELU": always(ops.Elu()),
     "EXPAND_DIMS": by_numbers(moves.unsqueeze),
     "FILL": _filled,
     "FULLY_CONNECTED": _dense,
     "GATHER": _gather,
     "GELU": unary(lambda node: ops.Gelu(bool(node.scalar(0, "B")))),
+    "HARD_SWISH": always(ops.HardSwish()),
     "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.inputs[0], [-1], _LEAST_NORM),
     "LEAKY_RELU": unary(lambda node: ops.LeakyRelu(float(node.scalar(0, "f")))),
     "LOCAL_RESPONSE_NORMALIZATION": of_map(_response_norm),
+    "LOGISTIC": always(ops.Sigmoid()),
     "MAXIMUM": _largest,
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PACK": lambda walk, node: read_stack(walk, node, node.scalar(1, "i")),
     "PRELU": lambda walk, node: slopes(walk, node, node.inputs[0], node.inputs[1]),
+    "RELU": always(ops.Relu()),
+    "RELU6": always(ops.Relu6()),
+    "RELU_0_TO_1": always(ops.Clip(0.0, 1.0)),
+    "RELU_N1_TO_1": always(ops.Clip(-1.0, 1.0)),
     "RESHAPE": _reshape,
     "REVERSE_V2": _reverse,
     "SHAPE": _sizes,
@@ -262,6 +258,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
     "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),
     "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], stated_numbers(node)),
+    "TANH": always(ops.Tanh()),
     "TILE": by_numbers(moves.repeat),
     "TRANSPOSE": by_numbers(moves.transpose),
     "TRANSPOSE_CONV": windows.read_transposed,
