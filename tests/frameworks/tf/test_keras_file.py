@@ -64,10 +64,11 @@ def test_answers_are_those_of_the_model_that_was_saved(finetuned: Finetuned, nam
     batch = made.images()
     wanted = made.answers(batch)
     assert wanted.std(axis=0).mean() > 0.01 * np.abs(wanted).mean()  # otherwise every backbone would pass
-    model = build_keras_file(checkpoint, "float32", SIZE)
-    found = run_reference(model, batch, {"answer": graph_of(checkpoint).by_name[output].tap or ""})["answer"]
-    assert found.dtype == np.float32 and found.shape == wanted.shape
-    assert distance(found, wanted) < 1e-5
+    model = build_keras_file(checkpoint, "float64", SIZE)
+    taps = {"answer": graph_of(checkpoint).by_name[output].tap or ""}
+    found = run_reference(model, batch.astype(np.float64), taps)["answer"]
+    assert found.dtype == np.float64 and found.shape == wanted.shape
+    assert distance(found, wanted) < 1e-6
 
 
 def run_by_torch(graph: FileGraph, tensors: Mapping[str, Array], batch: Array) -> dict[str, Array]:
