@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from porter.base.dtypes import Array, cast
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.config import snake_case
 from porter.frameworks.tf.config import MODEL_NAME
 from porter.frameworks.tf.statement import Call, Statement
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 def write_weights(path: Path, statement: Statement) -> None:
@@ -23,7 +28,7 @@ def write_weights(path: Path, statement: Statement) -> None:
     import h5py
 
     counts: Counter[str] = Counter()
-    with h5py.File(path, "w") as file:
+    with _Unfailing(path) as place, h5py.File(place, "w") as file:
         file.create_group("vars").attrs["name"] = MODEL_NAME
         for call in statement.ordered:
             if not call.is_layer:
@@ -36,6 +41,35 @@ def write_weights(path: Path, statement: Statement) -> None:
                 stored = group.create_dataset(str(number), data=array)
                 if statement.dtype == "bfloat16":  # which HDF5 has no type for (H5IOStore.__setitem__)
                     stored.attrs["dtype"] = statement.dtype
+
+
+class _Unfailing(FileIO):
+    """A file for HDF5's library, which ends the process where a write fails, as on a full disk: it is told of no error,
+    and the first one is raised when the file is closed.
+
+    Raises:
+        OSError: a part of the file was not written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, "w+")
+        self._error: OSError | None = None
+
+    def write(self, data: Buffer, /) -> int:
+        wanted = memoryview(data).cast("B")
+        written = 0
+        try:
+            while written < len(wanted) and self._error is None:
+                written += super().write(wanted[written:])
+        except OSError as error:
+            self._error = error
+        return len(wanted)
+
+    def close(self) -> None:
+        super().close()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
 
 
 def _variables(statement: Statement, call: Call) -> Iterator[Array]:
