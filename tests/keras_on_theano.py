@@ -2,17 +2,22 @@
 
     python tests/keras_on_theano.py FOLDER
 
-Writes FOLDER/{channels_first,channels_last}.h5 and, by Keras 1, FOLDER/cosine.h5, and the images and outputs of each as .npz.
+Writes FOLDER/{channels_first,channels_last}-ROWSxCOLUMNS.h5 and, by Keras 1, FOLDER/cosine-ROWSxCOLUMNS.h5, and of each as .npz the
+images and the outputs in float32 and, by Keras 2, in float64.
 """
 
 import os
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 os.environ.update(KERAS_BACKEND="theano", THEANO_FLAGS="device=cpu,floatX=float32")
+if sys.platform != "win32":  # so that what Theano compiles finds the BLAS that NumPy has, where there is no other
+    sys.setdlopenflags(sys.getdlopenflags() | os.RTLD_GLOBAL)
 
 import numpy as np
+import theano
 from keras import __version__, backend, layers, models
 
 import_module("theano.ifelse")  # Keras 1 expects that somebody did
@@ -41,23 +46,42 @@ def of_keras_2(image, axis):
     return models.Model(image, layers.Dense(5)(layers.Flatten()(x)))
 
 
+def in_float64(make, shape, weights, images):
+    """What the same model gives in float64, by Keras 2: Keras 1 decides its number type when it is imported."""
+    theano.config.floatX = "float64"
+    backend.set_floatx("float64")
+    model = make(layers.Input(shape))
+    model.set_weights([array.astype(np.float64) for array in weights])
+    found = model.predict(images.astype(np.float64))
+    theano.config.floatX = "float32"
+    backend.set_floatx("float32")
+    return found
+
+
 def main(folder):
     one, random = __version__.startswith("1."), np.random.RandomState(0)
-    for order, axis, shape in (("channels_first", 1, (3, 13, 18)), ("channels_last", 3, (13, 18, 3))):
-        if one:
-            backend.set_image_dim_ordering({"channels_first": "th", "channels_last": "tf"}[order])
-        else:
-            backend.set_image_data_format(order)
-        made = {order: (of_keras_1 if one else of_keras_2)(layers.Input(shape), axis)}
-        if one and axis == 3:
-            made["cosine"] = of_a_cosine(layers.Input(shape))
-        for name, model in made.items():
-            numbers = [random.normal(0, 0.3, array.shape) for array in model.get_weights()]
-            model.set_weights([np.abs(array) + 0.1 if array.ndim == 1 else array for array in numbers])
-            images = random.normal(0, 1, (2, *shape)).astype(np.float32)
-            model.save(str(folder / f"{name}.h5"))
-            turned = images if axis == 1 else images.transpose(0, 3, 1, 2)
-            np.savez(folder / f"{name}.npz", images=turned, output=model.predict(images))
+    for rows, columns in ((16, 16), (13, 18)):
+        for order, axis in (("channels_first", 1), ("channels_last", 3)):
+            if one:
+                backend.set_image_dim_ordering({"channels_first": "th", "channels_last": "tf"}[order])
+            else:
+                backend.set_image_data_format(order)
+            shape = (3, rows, columns) if axis == 1 else (rows, columns, 3)
+            makers = {order: partial(of_keras_1 if one else of_keras_2, axis=axis)}
+            if one and axis == 3:
+                makers["cosine"] = of_a_cosine
+            for name, make in makers.items():
+                model = make(layers.Input(shape))
+                numbers = [random.normal(0, 0.3, array.shape).astype(np.float32) for array in model.get_weights()]
+                model.set_weights([np.abs(array) + np.float32(0.1) if array.ndim == 1 else array for array in numbers])
+                images = random.normal(0, 1, (2, *shape)).astype(np.float32)
+                path = str(folder / f"{name}-{rows}x{columns}")
+                model.save(path + ".h5")
+                turned = images if axis == 1 else images.transpose(0, 3, 1, 2)
+                given = {"float32": model.predict(images)}
+                if not one:
+                    given["float64"] = in_float64(make, shape, model.get_weights(), images)
+                np.savez(path + ".npz", images=turned, **given)
 
 
 main(Path(sys.argv[1]))
