@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from porter.formats.recognition import recognise
 from porter.frameworks.numpy.engine import build_file
 from tests.torch7_files import Module, Sizes, write_torch7
 
+TORCHFILE = Path(os.environ.get("PORTER_TORCHFILE", Path(__file__).parents[3] / "build/torchfile"))
 SIZE = (33, 38)
 random = np.random.default_rng(0)
 
@@ -108,6 +111,24 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
     made = porter.convert(file, destination="torch", input_size="33x38", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     assert [node.path for node in made.port.graph.nodes][-1] == "layer_20"
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not TORCHFILE.is_dir(), reason="no torchfile: CONTRIBUTING.md says how to have it")
+def test_every_tensor_is_what_torchfile_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(TORCHFILE)
+    file = write_torch7(tmp_path / "model.t7", {"model": network(), "epoch": 90})
+    other, compared = import_module("torchfile").load(str(file))[b"model"], 0
+    for name, found in read_checkpoint(file, size=SIZE).tensors.items():
+        if ":" in name:  # another shape of one, as the graph takes it
+            continue
+        *places, role = name.split(".")
+        module = other
+        for place in places:
+            module = module["modules"][int(place) - 1]
+        np.testing.assert_array_equal(found, module[role], strict=True)
+        compared += 1
+    assert compared > 40
 
 
 def test_what_opencv_lacks_is_what_porters_engine_computes(tmp_path: Path) -> None:
