@@ -10,7 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
+
+import porter
+from tests.filegraph.values import distance
 
 PYTHON = Path(os.environ.get("PORTER_MXNET_PYTHON", Path(__file__).parents[1] / "build/mxnet/bin/python"))
 
@@ -40,18 +44,21 @@ for form in ("structured", "stripped"):
     os.makedirs(folder + "/" + form)
 network.save_parameters(folder + "/structured/net.params")
 network.collect_params().save(folder + "/stripped/net.params", strip_prefix=network.prefix)
+seen = [(side, mx.nd.random.normal(shape=(4, 3, side, side))) for side in sides]
+rounded = [network(images).asnumpy() for _, images in seen]
 network.cast("float64")
-for side in sides:
-    images = mx.nd.random.normal(shape=(4, 3, side, side))
-    np.savez(f"{folder}/seen{side}.npz", images=images.asnumpy(), given=network(images.astype("float64")).asnumpy())
+for (side, images), single in zip(seen, rounded):
+    given = network(images.astype("float64")).asnumpy()
+    np.savez(f"{folder}/seen{side}.npz", images=images.asnumpy(), given=given, single=single)
 """
 
 
 class Seen(NamedTuple):
-    """Images N×C×H×W, and what MXNet gives for them."""
+    """Images N×C×H×W, and what MXNet gives for them in float64 and in float32."""
 
     images: NDArray[Any]
     given: NDArray[Any]
+    single: NDArray[Any]
 
 
 def needs_mxnet(test: Callable[..., None]) -> Callable[..., None]:
@@ -68,10 +75,20 @@ def gluon_name(variant: str) -> str:
     return {"inception_v3": "inceptionv3", "mobilenet_v1": f"mobilenet{width}", "mobilenet_v2": f"mobilenetv2_{width}"}[family]
 
 
+def expect_given(port: Path, seen: Seen) -> None:
+    """A port of torch's computes what MXNet does, in float64 and, as far as MXNet itself rounds less, in float32."""
+    rounded = distance(seen.single, seen.given)
+    with torch.no_grad():
+        images, model = torch.from_numpy(seen.images), porter.load(port)
+        single, double = model(images).numpy(), model.double()(images.double()).numpy()
+    assert distance(single, seen.single) <= max(1e-5, 4 * rounded)
+    assert distance(double, seen.given) <= 1e-10
+
+
 def write_gluon(name: str, folder: Path, *sides: int) -> list[Seen]:
     """A network of Gluon's zoo with calibrated random weights: net-symbol.json with net-0000.params, and its parameters only, as
-    save_parameters names them (structured/net.params) and as save_params did (stripped/net.params). Gives what MXNet computes in
-    float64 for images of each side.
+    save_parameters names them (structured/net.params) and as save_params did (stripped/net.params). Gives what MXNet computes for
+    images of each side.
     """
     subprocess.run([PYTHON, "-c", _WRITE, name, str(folder), *map(str, sides)], check=True, capture_output=True)
     return [Seen(**np.load(folder / f"seen{side}.npz")) for side in sides]
