@@ -96,7 +96,8 @@ def expect_ops(file: FileGraph) -> None:
         advice = f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else "")
         if file.sizable:
             advice = "say at which size the model runs: --input-size ROWSxCOLUMNS, which is then the port's only one"
-        raise MappingError(f"porter has no op for {kinds}{more}{behind}", next=advice)
+        unsized = "without the input's size, " if file.sizable else ""
+        raise MappingError(f"{unsized}porter has no op for {kinds}{more}{behind}", next=advice)
 
 
 def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:

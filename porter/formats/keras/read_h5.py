@@ -26,7 +26,7 @@ as the moving variance unchanged."""
 _KERAS_1_NAME = re.compile(r"(?P<layer>.+)_(?P<variable>W|b|gamma|beta|running_mean|running_std|(?:depthwise|pointwise)_kernel)")
 _FILTERS_FIRST = re.compile(r'"dim_ordering": *"th"')
 """In a config of Keras 1 (its keras/layers/convolutional.py, `build`)."""
-_UNSTATED = "Keras 1 wrote this model with channels first, and not whether on Theano, whose windows and kernels are others"
+_UNSTATED = "Keras 1 wrote this model with channels first, but not whether it ran on Theano, whose windows and kernels are others"
 _STATE = "say so in the file: h5py.File('FILE.h5', 'a')['model_weights'].attrs['backend'] = b'theano', or b'tensorflow'"
 
 _Scope = tuple[str, ...]

@@ -57,7 +57,8 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         definition = text.read_bytes()
         symbol = read_symbol(definition, tensors.__contains__)
         if symbol.image is None:
-            note = f"read without the graph: {symbol.lacking} of its variables have no array here, expected one, the image"
+            found = f"{symbol.lacking} of its variables have no array in {params.name}, expected one, the image"
+            note = f"read without the graph of {text.name}: {found}"
             return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
         expect_values(outputs, [node.name for node in symbol.nodes])
         ends = tuple((name, 0) for name in outputs) or symbol.ends

@@ -150,8 +150,9 @@ def expect_channels(*shapes: Shape) -> Shape:
 def expect_known_channels(shape: Shape) -> Shape:
     """For ops with tensors, and those of single channels: their number is not open."""
     if shape[channels_axis(shape)] is None:
+        what = "the number of features depends" if len(shape) == 1 else f"the channels of {shape_text(shape)} depend"
         raise GraphError(
-            f"the channels of {shape_text(shape)} depend on the input's size",
+            f"{what} on the input's size",
             next="state that axis in the rearrange before it, such as `(h=14)`",
         )
     return shape

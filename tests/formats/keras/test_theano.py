@@ -64,7 +64,7 @@ def test_keras_1_has_to_say_what_it_ran_on(tmp_path: Path) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c_W": kernel}}, under="model_weights")
     with h5py.File(path, "a") as file:
         file.attrs.update(model_config=json.dumps(config), keras_version=b"1.2.2")
-    with pytest.raises(FileError, match=r"not whether on Theano.*attrs\['backend'\]"):
+    with pytest.raises(FileError, match=r"not whether it ran on Theano.*attrs\['backend'\]"):
         read_checkpoint(path)
     for backend, wanted in ((b"tensorflow", kernel), (b"theano", kernel[..., ::-1, ::-1])):
         with h5py.File(path, "a") as file:

@@ -119,6 +119,13 @@ def test_the_content_tells_the_format_and_each_file_needs_the_other(tmp_path: Pa
         read_checkpoint(file)
 
 
+def test_arrays_beside_the_symbol_of_another_network_are_read_without_it(tmp_path: Path) -> None:
+    held = {name: array for name, array in arrays().items() if name != "fc_weight"}
+    checkpoint = read_checkpoint(write_mxnet(tmp_path / "model", LINES, held))
+    lacking = "2 of its variables have no array in model-0000.params, expected one, the image"
+    assert checkpoint.graph is None and checkpoint.notes == (f"read without the graph of model-symbol.json: {lacking}",)
+
+
 def by_name(nodes: list[dict[str, Any]], name: str) -> dict[str, Any]:
     return next(node for node in nodes if node["name"] == name)
 

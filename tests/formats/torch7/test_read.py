@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional as F
 
 import porter
-from porter.base.errors import FileError
+from porter.base.errors import FileError, MappingError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.frameworks.numpy.engine import build_file
@@ -97,6 +97,8 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
     file = write_torch7(tmp_path / "model.t7", {"model": model, "epoch": 90})
     images = np.random.default_rng(1).normal(0, 1, (2, 3, *SIZE)).astype(np.float32)
     checkpoint = read_checkpoint(file, size=SIZE)
+    with pytest.raises(MappingError, match=r"without the input's size, .*'20' \(a dense .*: the number of features depends on"):
+        porter.convert(file, destination="torch", out=tmp_path / "port")
     assert recognise(file).name == "torch7" and checkpoint.notes == ("its LogSoftMax is left out: the port gives logits",)
     names = [str(place) for place in (2, 3, 5, 6, 9, 10, 11, 14, 15, 16, 17, 20, 21)]
     own = build_file(checkpoint, "float64", SIZE)(images.astype(float), tuple(names))
