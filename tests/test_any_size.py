@@ -165,7 +165,8 @@ def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(weights_file: Weig
     assert found.verdict == "not comparable" and "fed 160x160, published at 224x224" in found.why
     record = read_port(tmp_path / "160").record
     assert record.evaluation is not None and record.evaluation["fed"] == found.fed and record.preprocess == protocol
-    assert "the port accepts only 160x224" in made["160x224"].warnings[0]
+    advice = "convert again with --input-size N or any"
+    assert made["160x224"].warnings[0] == f"the port accepts only 160x224, and predict and eval feed squares: {advice}"
     with pytest.raises(UsageError, match="photos are fed as squares, and this port takes only 160x224"):
         porter.predict(tmp_path / "160x224", [PHOTO])
 

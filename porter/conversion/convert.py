@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import DTYPES, Dtype
-from porter.base.errors import CheckFailed, MissingFramework, UsageError
+from porter.base.errors import CheckFailed, GraphError, MissingFramework, PaddingError, UsageError
 from porter.base.package import __version__
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
@@ -18,12 +18,13 @@ from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import Destination, get_destination
 from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
+from porter.graph.plan import make_plan
 from porter.graph.record import to_record
 from porter.identify.doors import expect_file, open_file, open_member
-from porter.padding import Size
+from porter.padding import ANY, Size
 from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
-from porter.recipe import Member, choose_options, find_member, recipes_option
+from porter.recipe import choose_options, find_member, recipes_option
 from porter.recipe.published import is_non_commercial
 from porter.source.opened import Opened
 from porter.source.protocol import doubted, read_stated
@@ -186,7 +187,7 @@ def convert(
             verdict, found, warnings = _check(read_port(building, held=False), opened, given, check is True, size)
             record = record.model_copy(update=found)
         write_record(building, record)
-    warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened.member), *warnings)
+    warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened, framework, wishes.size), *warnings)
     return Conversion(read_port(port, held=False), verdict, warnings)
 
 
@@ -284,8 +285,8 @@ def _check(
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings
 
 
-def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:
-    warnings = []
+def _record_warnings(record: Record, opened: Opened, framework: Destination, asked: Size | None) -> tuple[str, ...]:
+    warnings, member = [], opened.member
     stated = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
     if member and is_non_commercial(stated) and record.licence is None:
         warnings.append(
@@ -295,9 +296,23 @@ def _record_warnings(record: Record, member: Member | None) -> tuple[str, ...]:
         warnings.append(f"the weights are licensed {stated}: not for commercial use")
     taken = record.input.size
     if taken is not None and taken[0] != taken[1] and taken[0] > 1:  # a map of one row is no photo
-        only = "{}x{}".format(*taken)
-        warnings.append(
-            f"the port accepts only {only}, and predict and eval feed squares: convert again with --input-size N or any, or export "
-            "the model with open sizes"
-        )
+        only, advice = "{}x{}".format(*taken), _for_squares(opened, framework, asked)
+        warnings.append(f"the port accepts only {only}, and predict and eval feed squares: {advice}")
     return (*warnings, *doubted(record, record.zoo))
+
+
+def _for_squares(opened: Opened, framework: Destination, asked: Size | None) -> str:
+    """What to do for a port that takes squares.
+
+    Args:
+        asked: the size that the user gave, at which a file without one was read.
+    """
+    if opened.sizes.only is not None:
+        return "export the model with open sizes" if asked is None else "convert again with --input-size N"
+    try:
+        make_plan(opened.graph, ANY, framework.CAPABILITIES)
+    except PaddingError:
+        return "convert again with --input-size N"
+    except GraphError:
+        return "the model's own layers take no other size"
+    return "convert again with --input-size N or any"

@@ -35,7 +35,7 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
 
     Raises:
         PaddingError: a site has no exact form in the destination; `where` is its path.
-        GraphError: `size` is free, and a node takes maps of one size only.
+        GraphError: a node does not take the map that it gets at this size, or `size` is free, and it takes maps of one size only.
     """
     size = ANY if None in size else size
     fixed = _fixed(graph, capabilities)
@@ -43,7 +43,12 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
         raise GraphError(
             f"{fixed.op.words} fixes the input's size", where=fixed.path, next="give --input-size the model's own size"
         )
-    known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
+    try:
+        known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
+    except GraphError as error:
+        raise GraphError(
+            error.message, where=error.where, next=error.next or "give --input-size a size that the model takes"
+        ) from None
     realisations: dict[str, Realisation] = {}
     for node in graph.nodes:
         site = site_of(node.op)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import porter
-from porter.base.errors import FileError
+from porter.base.errors import FileError, GraphError
 from porter.filegraph.file_graph import Foreign
 from porter.formats.caffe.text import parse
 from porter.formats.reading import read_checkpoint
@@ -128,8 +128,16 @@ def test_every_layer_is_what_opencv_computes(net: str, legacy: bool, tmp_path: P
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     steps = {"sum_1", "fc_flatten", "within_around", "within_normed", "over_one", "over_of"}
     assert {*made.verdict.proof.uncompared} <= steps, "which are steps within a layer"
+    assert [warning.partition("squares: ")[2] for warning in made.warnings] == ["the model's own layers take no other size"]
     other = porter.convert(file, destination="onnx", out=tmp_path / "other")
     assert other.verdict is not None and other.verdict.ok and porter.verify(tmp_path / "other", weights=file).ok
+
+
+def test_a_size_that_the_layers_do_not_take_is_told_as_one(tmp_path: Path) -> None:
+    file = write_caffe(tmp_path / "model", NET, blobs(NET))
+    with pytest.raises(GraphError, match="cannot join shapes 4x8x9, 8x8x8") as caught:
+        porter.convert(file, destination="torch", input_size="33", out=tmp_path / "port")
+    assert (caught.value.where, caught.value.next) == ("cat", "give --input-size a size that the model takes")
 
 
 def test_a_net_of_training_is_read_without_it(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ ZOO = {
 def test_a_network_of_gluons_zoo_is_what_mxnet_computes(name: str, tmp_path: Path) -> None:
     for seen in write_gluon(name, tmp_path, *ZOO[name]):
         size = "x".join(map(str, seen.images.shape[2:]))
-        for to in ("torch", "onnx", "tf"):
+        for to in ("torch", "onnx", "tf") if seen.images.shape[2] == ZOO[name][0] else ("torch",):
             settings: dict[str, Any] = {"input_size": size, "out": tmp_path / to, "overwrite": True}
             made = porter.convert(tmp_path / "net-symbol.json", destination=to, **settings)
             assert made.verdict is not None and made.verdict.ok

@@ -595,6 +595,7 @@ def test_a_model_of_fixed_sizes_is_proved_in_its_own_batch_and_holds_at_its_own_
     result = porter.convert(written(made, tmp_path), destination="torch", out=tmp_path / "port")
     assert result.verdict is not None and result.verdict.ok and all(parity.proves for parity in result.verdict.parities)
     assert result.port.record.input.size == (17, 20)
+    assert result.warnings == ("the port accepts only 17x20, and predict and eval feed squares: export the model with open sizes",)
     with pytest.raises(UsageError, match="the file holds for 17x20 only"):
         porter.convert(tmp_path / "model.onnx", destination="torch", out=tmp_path / "other", input_size="18")
     with pytest.raises(UsageError, match="the file holds for 17x20 only"):

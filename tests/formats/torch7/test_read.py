@@ -113,6 +113,7 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
     made = porter.convert(file, destination="torch", input_size="33x38", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     assert [node.path for node in made.port.graph.nodes][-1] == "layer_20"
+    assert [warning.partition("squares: ")[2] for warning in made.warnings] == ["convert again with --input-size N"]
 
 
 @pytest.mark.full
