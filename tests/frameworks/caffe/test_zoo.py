@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,11 @@ import pytest
 import porter
 from porter.base.errors import FileError
 from tests.caffe_files import zoo_files
+from tests.formats.caffe.test_read import opencv
 from tests.frameworks.caffe.test_ports import db
+from tests.random_graphs import difference
 from tests.shallow import shallow_recipes
+from tests.standin import smooth_images
 
 
 @pytest.mark.full
@@ -35,3 +39,22 @@ def test_weights_with_their_net_and_without(tmp_path: Path) -> None:
         (tmp_path / f"{name}.prototxt").write_text("layer { }")
     with pytest.raises(FileError, match="there are 2"):
         porter.inspect(weights)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("variant", ["mobilenet_v1", "mobilenet_v2", "resnet50"])
+def test_ports_of_a_net_compute_what_opencv_does_of_it(variant: str, tmp_path: Path) -> None:
+    net = zoo_files(tmp_path, variant)
+    *_, head, softmax = re.findall(r'name: "(\w+)"', net.read_text())
+    assert softmax == "prob"
+    for to in ("torch", "onnx", "tf"):
+        port = porter.convert(net, destination=to, out=tmp_path / to, check=False).port
+        engine, output = port.destination.ENGINE, port.graph.output
+        for size in ((224, 224), (139, 129)):
+            images = smooth_images(3, size, 5, 2)
+            exact = engine.run(port.build("float64"), images.astype(np.float64), [output])[output]
+            found = engine.run(port.build("float32"), images.astype(np.float32), [output])[output]
+            given = opencv(net, images.astype(np.float32), [head])[head].reshape(exact.shape)
+            assert exact.std(0).mean() > 0.01 * np.abs(exact).mean()
+            limit = max(1e-5, 4 * difference(found, exact))
+            assert difference(found, given) <= limit and difference(given, exact) <= limit, (to, size)
