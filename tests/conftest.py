@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from porter.recipe.find import Known
 from tests.slim_files import SlimFile, write_slim
 from tests.weights_files import write_weights
 
+# TensorFlow itself takes oneDNN on some processors only; on others its CPU has no convolution with channels first, and rounds more.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 load_triton()  # before the tests that import Keras themselves
 
 # A busy machine is no fault.

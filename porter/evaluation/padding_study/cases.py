@@ -145,7 +145,7 @@ class Setting:
         try:
             make_plan(self.padded(trial), self.size, self.capabilities)
         except (GraphError, PaddingError) as error:
-            return str(error)
+            return ": ".join(part for part in (error.where, error.message) if part)  # what to type next is for conversions
         return None
 
     def twin(self, trial: Trial, among: Iterable[Trial]) -> Trial | None:
