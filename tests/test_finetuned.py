@@ -61,10 +61,14 @@ PROVED = ("tutorial-keras", "sequential-old-h5", "features-keras", "own-classes-
 model that was saved, and tests/frameworks/tf/test_keras_file.py compares the nodes of other kinds."""
 
 
+REPEATED = ("tutorial-h5", "sequential-keras", "several-dense-old-h5", "tutorial-old-folder")
+"""For `full`: CI ports the same model in another format, and another model in the same one."""
+
+
 def proved() -> Iterator[Any]:
     """Each kind as CI ports it, and with porter's own check."""
     for name in KINDS.keys() - REFUSED.keys():
-        yield pytest.param(name, name in PROVED, id=name)
+        yield pytest.param(name, name in PROVED, id=name, marks=[pytest.mark.full] if name in REPEATED else [])
         if name not in PROVED:
             yield pytest.param(name, True, id=f"{name}-checked", marks=pytest.mark.full)
 
