@@ -45,12 +45,12 @@ def pool(
     walk: Walk[N],
     node: N,
     function: ops.Function,
-    window: Window,
-    pads: Pads,
+    windows: tuple[Window, Pads],
     rounding: Rounding = "floor",
     counted: bool = True,
 ) -> Value:
     """A pool of a map. Pads take no part in a largest value; in a mean those in the padded map count if they are `counted`."""
+    window, pads = windows
     if function == "max":
         convention = Convention.stated(pads, LOWEST, rounding=rounding)
     else:

@@ -203,7 +203,7 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     window, pads = _window(stated)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
         return "Pooling whose windows stand further apart than they are large"
-    return pool(walk, layer, function, window, pads, "floor" if stated.word("round_mode") in ("FLOOR", "1") else "ceil")
+    return pool(walk, layer, function, (window, pads), "floor" if stated.word("round_mode") in ("FLOOR", "1") else "ceil")
 
 
 def _dense(walk: Walk[Layer], layer: Layer) -> Read:

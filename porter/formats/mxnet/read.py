@@ -133,7 +133,7 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
     if rounding not in ("valid", "full"):
         return f"Pooling by the convention {rounding}"
     counted = stated.flag("count_include_pad", True)
-    return pool(walk, node, function, *_window(node), "full" if rounding == "full" else "floor", counted)
+    return pool(walk, node, function, _window(node), "full" if rounding == "full" else "floor", counted)
 
 
 def _dense(walk: Walk[Node], node: Node) -> Read:

@@ -115,9 +115,9 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     window, pads = _window(layer)
     rounding: Rounding = "ceil" if layer.flag("ceil_mode") else "floor"
     if layer.op.endswith("MaxPooling"):
-        return pool(walk, layer, "max", window, pads, rounding)
+        return pool(walk, layer, "max", (window, pads), rounding)
     without = layer.stated.get("mode") == "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING"
-    found = pool(walk, layer, "mean", window, pads, rounding, layer.flag("count_include_pad", True) and not without)
+    found = pool(walk, layer, "mean", (window, pads), rounding, layer.flag("count_include_pad", True) and not without)
     if layer.flag("divide", True):
         return found
     if any(pads) or rounding == "ceil":

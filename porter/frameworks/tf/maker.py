@@ -41,12 +41,12 @@ class LayerMaker:
     def input(self, name: str, shape: Shape) -> Symbol:
         """The model's input."""
         config = {"batch_shape": list(shape), "dtype": self.dtype}
-        return self._call(LAYERS_MODULE, "InputLayer", name, config, (), {}, shape, self.dtype)
+        return self._stated(Call(LAYERS_MODULE, "InputLayer", name, config, (), {}, self._next(shape, self.dtype)))
 
     def layer(self, kind: str, name: str, value: Symbol | list[Symbol], **config: Any) -> Symbol:
         """The value of a layer of the Keras class `kind`."""
         shape = layer_shape(kind, config, [each.shape for each in (value if isinstance(value, list) else [value])])
-        return self._call(LAYERS_MODULE, kind, name, config, (value,), {}, shape, self.dtype)
+        return self._stated(Call(LAYERS_MODULE, kind, name, config, (value,), {}, self._next(shape, self.dtype)))
 
     def spatial(self, kind: str, name: str, value: Symbol, **config: Any) -> Symbol:
         """The value of a layer over maps. Its axis order is stated, because ~/.keras/keras.json may have another."""
@@ -59,29 +59,20 @@ class LayerMaker:
         stated = {**dict(zip(operation.parameters, rest, strict=False)), **options}
         config = {key: value for key, value in stated.items() if key in operation.parameters}
         called = {**operation.options, **{key: value for key, value in stated.items() if key not in config}}
-        shape = operation_shape(operation.kind, config, operands)
-        return self._call(
-            operation.module, operation.kind, name, config, tuple(operands), called, shape, _dtype(operation, operands, config)
-        )
+        given = self._next(operation_shape(operation.kind, config, operands), _dtype(operation, operands, config))
+        return self._stated(Call(operation.module, operation.kind, name, config, tuple(operands), called, given))
 
     def part(self, value: Symbol, key: tuple[Any, ...], name: str) -> Symbol:
         """A part of a value by slices, numbers and an ellipsis."""
         return self.operation("getitem", name, value, key)
 
-    def _call(
-        self,
-        module: str,
-        kind: str,
-        name: str,
-        config: Mapping[str, Any],
-        arguments: tuple[Any, ...],
-        options: Mapping[str, Any],
-        shape: Shape,
-        dtype: str,
-    ) -> Symbol:
-        value = Symbol(len(self.calls), shape, dtype)
-        self.calls.append(Call(module, kind, name, config, arguments, options, value))
-        return value
+    def _stated(self, call: Call) -> Symbol:
+        self.calls.append(call)
+        return call.value
+
+    def _next(self, shape: Shape, dtype: str) -> Symbol:
+        """The value of the call that is stated next."""
+        return Symbol(len(self.calls), shape, dtype)
 
     def named(self, value: Symbol, name: str) -> Symbol:
         """`value`, of a call that now has another name."""
