@@ -52,3 +52,18 @@ def test_norms_of_parts_add_up_to_the_distance_of_the_whole(last: float) -> None
     wanted, got = np.array([3.0, -4.0, 0.0, 2.0]), np.array([3.5, -4.0, 1.0, last])
     whole, parts = distance(wanted, got), norms(wanted[:2], got[:2]) + norms(wanted[2:], got[2:])
     assert parts.rel_l2 == pytest.approx(whole.rel_l2) and parts.max_abs == whole.max_abs
+
+
+@pytest.mark.parametrize("shape", [(2, 40, 31, 33), (3, 700, 50), (2, 90_000), (70_000,)])
+def test_norms_of_large_arrays_are_the_distance_of_the_whole(shape: tuple[int, ...]) -> None:
+    """Of channels last beside channels first, too."""
+    random = np.random.default_rng(4)
+    wanted = np.moveaxis(
+        random.normal(size=(*shape[:1], *shape[2:], *shape[1:2])).astype(np.float32), -1, 1 if len(shape) > 1 else 0
+    )
+    got = np.ascontiguousarray(wanted) + random.normal(0, 1e-3, shape)
+    got.flat[-1] += 1.0
+    whole, parts = distance(wanted, got), norms(wanted, got)
+    assert parts.rel_l2 == pytest.approx(whole.rel_l2, rel=1e-12) and parts.max_abs == whole.max_abs > 0.9
+    got.flat[-1] = np.nan
+    assert norms(wanted, got).rel_l2 == np.inf

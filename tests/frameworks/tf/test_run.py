@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf import destination as tf
-from porter.graph import INPUT, channels_of
+from porter.frameworks.tf.runtime import import_keras
+from porter.graph import INPUT, Graph, Node, Tanh, channels_of
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from tests.frameworks.tf.models import network, random_tensors
@@ -24,6 +26,25 @@ graph = network()
 model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), random_tensors(graph), {}, "float32", "cpu")
 print(tf.ENGINE.run(model, np.zeros((1, 3, 15, 15), np.float32), ["logits"])["logits"].shape)
 """
+
+
+def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keras itself holds all values of a model until the end."""
+    graph = Graph(tuple(Node(f"step{n}", Tanh(), (f"step{n - 1}" if n else INPUT,)) for n in range(9)), 3, "step8")
+    model = tf.ENGINE.build(make_plan(graph, ANY, tf.CAPABILITIES), {}, {}, "float32", "cpu")
+    made, held = list[weakref.ref[object]](), list[int]()
+    layer = import_keras().layers.Activation
+    compute = layer.call
+
+    def counted(self: object, value: object) -> object:
+        held.append(sum(each() is not None for each in made))
+        result = compute(self, value)
+        made.append(weakref.ref(result))
+        return result
+
+    monkeypatch.setattr(layer, "call", counted)
+    tf.ENGINE.run(model, np.zeros((1, 3, 8, 8), np.float32), ["step8"])
+    assert len(held) == 9 and max(held) <= 2
 
 
 def test_taps_come_back_channels_first_whatever_their_order() -> None:
