@@ -1,6 +1,6 @@
 """The operations of Keras that porter's ports have: the class that a function of `keras.ops` calls, and what it takes.
 
-A saved model has the class by the module in which Keras defines it, because it is no public name (keras/src/saving/
+A saved model has the class by the module in which Keras defines it, because it is not a public name (keras/src/saving/
 serialization_lib.py, serialize_keras_object).
 """
 
