@@ -10,9 +10,13 @@ from pathlib import Path
 from porter.base.errors import FileError, first_line
 
 _DAMAGED: tuple[type[Exception], ...] = (
-    *(ValueError, TypeError, LookupError, AttributeError, RecursionError, ArithmeticError, OSError),
+    *(ValueError, TypeError, LookupError, RecursionError, ArithmeticError, OSError),
     struct.error,
 )
+
+
+OF_JSON = (AttributeError,)
+"""Further errors of what is read from JSON, whose parts may be of any type."""
 
 
 @contextmanager

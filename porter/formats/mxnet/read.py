@@ -18,7 +18,7 @@ from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, of_map, unary
-from porter.formats.damage import refusing_damage
+from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
 from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
@@ -49,7 +49,7 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         UsageError: the graph lacks one of `outputs`.
     """
     text, params = _both(path)
-    with refusing_damage(path, "fetch both files again"):
+    with refusing_damage(path, "fetch both files again", further=OF_JSON):
         tensors = read_arrays(params.read_bytes())
         if text is None:
             note = f"read without the graph: its operators are in a {_SYMBOL}, and there is none beside it"

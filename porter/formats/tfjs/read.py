@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.base.dtypes import Array, is_floating
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.damage import refusing_damage
+from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import read_bounded, read_json
 from porter.formats.tfjs.manifest import read_weights, shards
 from porter.formats.tfjs.modules import WRAPPED, as_json
@@ -32,7 +32,7 @@ def read_tfjs(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         UsageError: the graph lacks one of `outputs`.
         MissingFramework: it is a graph model, and TensorFlow is not installed.
     """
-    with refusing_damage(path, _AGAIN):
+    with refusing_damage(path, _AGAIN, further=OF_JSON):
         text = read_bounded(path, _MOST_TEXT).decode()
         stated = read_json(as_json(text) if WRAPPED.search(text[:_HEAD]) else text)
         manifest = stated.get("weightsManifest") or []
@@ -57,7 +57,7 @@ def _layers_model(
     from porter.formats.keras.graph import read_graph, with_graph
 
     config = topology.get("model_config", topology)
-    with refusing_damage(path, _AGAIN):
+    with refusing_damage(path, _AGAIN, further=OF_JSON):
         text = config if isinstance(config, str) else json.dumps(config)
     version = str(topology.get("keras_version") or "")
     stated = {"keras_version": version if version[:1].isdigit() else "2.0"}
@@ -77,7 +77,7 @@ def _graph_model(
 
     tensorflow = import_tensorflow()
     graph, as_json = tensorflow.compat.v1.GraphDef(), import_module("google.protobuf.json_format")
-    with refusing_damage(path, _AGAIN, further=(as_json.Error,)):
+    with refusing_damage(path, _AGAIN, further=(*OF_JSON, as_json.Error)):
         as_json.ParseDict(topology, graph, ignore_unknown_fields=True)
         unfuse(graph)
         for node in graph.node:

@@ -16,7 +16,7 @@ from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.to_graph import to_graph
 from porter.filegraph.walk import Image, begin, read_nodes
-from porter.formats.damage import refusing_damage
+from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
 from porter.formats.torch_export.aliases import changed_uses
@@ -51,7 +51,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
         MissingFramework: the archive is of torch 2.8 or older, and torch is not installed.
     """
     archive = read_archive(path)
-    with refusing_damage(path, "fetch or export it again", "the program"):
+    with refusing_damage(path, "fetch or export it again", "the program", OF_JSON):
         graph = _graph(archive, path, outputs, size)
     if isinstance(graph, str):
         return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"read without the graph: {graph}",))
