@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -25,8 +26,8 @@ def block(entries: Entries) -> bytes:
     """Each key states only what differs from the one before it."""
     found, before = bytearray(), b""
     for key, value in entries:
-        shared = next((place for place, pair in enumerate(zip(key, before, strict=False)) if pair[0] != pair[1]), None)
-        shared = min(len(key), len(before)) if shared is None else shared
+        places = range(min(len(key), len(before)))
+        shared = bisect_left(places, True, key=lambda place: key[: place + 1] != before[: place + 1])
         found += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
         before = key
     return bytes(found) + bytes(4) + (1).to_bytes(4, "little")
