@@ -18,7 +18,7 @@ from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, silence, unexcited
-from porter.verification.memory import release, trim
+from porter.verification.memory import release, set_aside, trim
 from porter.verification.numbers import Norms, distance, moved, norms, top_margin
 from porter.verification.references import Source
 from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
@@ -95,10 +95,12 @@ def compare(
                 sums = _Sums()
                 for batch in alike:
                     wanted = dict(source.run(batch, "float64"))
+                    set_aside(wanted)
                     step()
                     if dtype != "float64":
                         exact, wanted = wanted, dict(source.run(batch, dtype))
                         sums.add_rounding(exact, wanted)
+                        set_aside(wanted)
                         step()
                     values = dict(port(batch, dtype))
                     seen[dtype].reached.add(plan.graph, values)

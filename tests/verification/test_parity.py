@@ -1,6 +1,8 @@
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from porter.base.errors import CheckFailed
 from porter.graph import AvgPool, Conv, Graph, Node, Relu
 from porter.graph.plan import Plan, make_plan
 from porter.padding import Capabilities, Convention, Window
+from porter.verification import memory
 from porter.verification.numbers import distance
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING, compare
 
@@ -46,6 +49,23 @@ def test_equal_models_pass_at_the_double_limit() -> None:
     found = compare(plan(), Fake(lambda dtype: values()), lambda batch, dtype: values(), {"float64": [BATCH]})[0]
     assert found.ok and found.first_bad is None and found.limit == 1e-10
     assert [node.path for node in found.nodes] == ["stem/conv", "stem/relu", "pool"]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_large_values_are_set_aside_and_compared_all_the_same(full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_LARGE", 0)
+    monkeypatch.setattr(memory, "_SMALL", 64)
+    if full:
+        monkeypatch.setattr(memory, "TemporaryFile", partial(Path("/dev/full").open, "w+b", 0))
+    first = np.arange(24.0).reshape(2, 3, 4)
+    values = {"turned": first.transpose(2, 0, 1), "small": np.ones(2)}
+    memory.set_aside(values)
+    assert isinstance(values["turned"], np.memmap) is not full and not isinstance(values["small"], np.memmap)
+    assert np.array_equal(values["turned"], first.transpose(2, 0, 1)) and values["small"].sum() == 2
+    for more, ok in ((0.0, True), (1e-6, False)):
+        right = {path: np.arange(1.0, 17.0).reshape(2, 8) for path in ("stem/conv", "stem/relu", "pool")}
+        port = {path: array + more for path, array in right.items()}
+        assert compare(plan(), Fake(lambda dtype: dict(right)), lambda b, d: port, {"float64": [BATCH]})[0].ok is ok  # noqa: B023
 
 
 def test_the_first_node_that_stands_out_is_named_with_its_padding_decision() -> None:

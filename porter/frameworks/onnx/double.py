@@ -34,15 +34,29 @@ def make_reference(
         MissingFramework: the reference implementation lacks an op of the model, or, when called, refuses what an op takes.
     """
     evaluator, name = _evaluator(model, exact), model.graph.input[0].name
+    nested = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
     def run(batch: Array) -> list[Array]:
         try:
-            found: list[Array] = evaluator.run(None, {name: batch, **tensors})
+            found: list[Array] = evaluator.run(None, {name: batch, **tensors}) if nested else _run(evaluator, name, batch, tensors)
         except Exception as error:  # whatever its ops raise for inputs that do not fit
             raise _refusal(error) from None
         return found
 
     return run
+
+
+def _run(evaluator: Any, image: str, batch: Array, tensors: Mapping[str, Array]) -> list[Array]:
+    """As the evaluator's own `run`, which holds all values until the end: here a value is held until its last use."""
+    known, nodes, outputs = {"": None, **evaluator.rt_inits_, image: batch, **tensors}, evaluator.rt_nodes_, evaluator.output_names
+    last = {name: place for place, node in enumerate(nodes) for name in (*node.output, *node.input)}
+    kept = {"", *outputs}
+    for place, node in enumerate(nodes):
+        known |= zip(node.output, node.run(*(known[name] for name in node.input)), strict=False)
+        for name in {*node.input, *node.output} - kept:
+            if last[name] == place:
+                del known[name]
+    return [known[name] for name in outputs]
 
 
 def replay(model: Any, tensors: Mapping[str, Array], values: Mapping[str, Array]) -> Iterator[tuple[Any, Sequence[Array]]]:

@@ -3,6 +3,7 @@ and porter's graph of the file compute the same."""
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -165,3 +166,28 @@ def test_a_disagreement_of_the_two_is_named(tmp_path: Path, monkeypatch: pytest.
     path.write_bytes(made.SerializeToString())
     found = first_disagreement(read_checkpoint(path), batch)
     assert found is not None and found.words.endswith("disagree on 'y' (ConvTranspose; another shape)")
+
+
+def test_values_are_held_until_their_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference implementation itself holds all values of a model until the end."""
+    steps = "".join(f"s{n + 1} = Tanh(s{n})\n" for n in range(9))
+    opset = onnx.helper.make_opsetid("", 20)
+    graph = onnx.parser.parse_graph(f"g (float[N, 3, 8, 8] s0) => (float[N, 3, 8, 8] s9, float[N, 3, 8, 8] s4) {{ {steps} }}")
+    made, held = list[weakref.ref[Any]](), list[int]()
+    widened = double._widened
+
+    def counted(*given: Any) -> Any:
+        held.append(sum(each() is not None for each in made))
+        (result,) = widened(*given)
+        made.append(weakref.ref(result))
+        return (result,)
+
+    monkeypatch.setattr(double, "_widened", counted)
+    batch = np.random.default_rng(0).normal(size=(1, 3, 8, 8))
+    last, fourth = double.make_reference(onnx.helper.make_model(graph, opset_imports=[opset]))(batch)
+    assert len(held) == 9 and max(held) <= 3
+    for value, times in ((last, 9), (fourth, 4)):
+        wanted = batch
+        for _ in range(times):
+            wanted = np.tanh(wanted)
+        assert np.array_equal(value, wanted)
