@@ -35,6 +35,17 @@ def _is_meta_graph(content: Content) -> bool:
     return [field for field, _ in fields_of(value, 1)] == [2] and [field for field, _ in following] in ([], [2])
 
 
+def _is_cntk(content: Content) -> bool:
+    """A version, then a dictionary's entries in any order, each of which begins with its key (CNTK.proto, Serialization.cpp)."""
+    match content.fields:
+        case ((1, int()), (2, bytes(entry))):
+            return next(fields_of(entry, 1), (0, b""))[1] in _OF_A_FUNCTION
+    return False
+
+
+_OF_A_FUNCTION = (b"version", b"type", b"uid", b"root", b"inputs", b"primitive_functions", b"name", b"state")
+
+
 def _is_saved_model_text(content: Content) -> bool:
     if content.path.is_dir():
         return (content.path / "saved_model.pbtxt").is_file()
@@ -105,6 +116,12 @@ FORMATS = (
     ),
     Format(
         "meta-graph", "a TensorFlow .meta file, a graph without its weights", _is_meta_graph, advice="name the checkpoint beside it"
+    ),
+    Format(
+        "cntk",
+        "a CNTK model",
+        _is_cntk,
+        advice="save it as ONNX, in CNTK 2.7: cntk.Function.load(FILE).save('model.onnx', format=cntk.ModelFormat.ONNX)",
     ),
     Format("html", "a web page, perhaps the error of a download", _text(r"\s*<(!doctype html|html)"), advice="fetch it again"),
     Format(

@@ -114,6 +114,8 @@ CONTENTS = {
     "compressed": b"\x1f\x8b\x08\x00" + bytes(20),
     "npy": b"\x93NUMPY\x01\x00",
     "meta-graph": b"\x0a\x08\x12\x06\x0a\x04\x0a\x02Op" + b"\x12\x02\x0a\x00",
+    # The first bytes of what CNTK 2.7 wrote.
+    "cntk": b"\x08\x02\x12\x11\n\x07version\x12\x06\x08\x02\x10\x03(\x03\x12\x1f\n\x04type",
     "graph-text": b'# saved\nnode {\n  name: "input"\n  op: "Placeholder"\n}\n',
     "saved-model-text": b"saved_model_schema_version: 1\nmeta_graphs {\n}\n",
     "unknown": bytes(range(250, 256)) * 50,
