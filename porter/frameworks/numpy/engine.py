@@ -22,6 +22,7 @@ from porter.filegraph.kernels.program import Program, Step
 from porter.formats.recognition import FORMATS
 from porter.frameworks import Classifier
 from porter.frameworks.images import classifier_of
+from porter.frameworks.last_uses import last_uses
 from porter.padding import Size
 
 NAME = "numpy"
@@ -45,15 +46,14 @@ class NumpyModel:
             each = [self(image[None], names) for image in batch]
             return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
         steps, channels_last, images = self._steps(names), self.program.channels_last, batch.astype(self.dtype)
-        ends = {name: place for place, step in enumerate(steps) for name in step.inputs}
+        unused = last_uses((*step.inputs, *step.outputs) for step in steps)
         known, found = {self.program.image: last(images) if channels_last else images}, dict[str, Array]()
-        for place, step in enumerate(steps):
+        for step, ended in zip(steps, unused, strict=True):
             values = self._run(step, known)
             known |= dict(zip(step.outputs, values, strict=True))
             found |= {name: known[name] for name in step.outputs if name in names}
-            for name in {*step.inputs, *step.outputs}:
-                if ends.get(name, 0) <= place:
-                    known.pop(name, None)
+            for name in ended:
+                known.pop(name, None)
         return {name: first(value) if channels_last else value for name, value in found.items()}
 
     def _steps(self, names: tuple[str, ...]) -> list[Step]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import MissingFramework, first_line
+from porter.frameworks.last_uses import last_uses
 from porter.frameworks.onnx.operators import own_operators
 from porter.frameworks.onnx.session import Session
 
@@ -49,13 +50,10 @@ def make_reference(
 def _run(evaluator: Any, image: str, batch: Array, tensors: Mapping[str, Array]) -> list[Array]:
     """As the evaluator's own `run`, which holds all values until the end: here a value is held until its last use."""
     known, nodes, outputs = {"": None, **evaluator.rt_inits_, image: batch, **tensors}, evaluator.rt_nodes_, evaluator.output_names
-    last = {name: place for place, node in enumerate(nodes) for name in (*node.output, *node.input)}
-    kept = {"", *outputs}
-    for place, node in enumerate(nodes):
+    for node, ended in zip(nodes, last_uses(((*node.input, *node.output) for node in nodes), {"", *outputs}), strict=True):
         known |= zip(node.output, node.run(*(known[name] for name in node.input)), strict=False)
-        for name in {*node.input, *node.output} - kept:
-            if last[name] == place:
-                del known[name]
+        for name in ended:
+            known.pop(name, None)
     return [known[name] for name in outputs]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -14,6 +13,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.images import expect_fit
+from porter.frameworks.last_uses import last_uses
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 
@@ -85,17 +85,13 @@ def _frugal() -> Any:
                 return super()._run_through_graph(inputs, operation_fn=operation_fn, **options)
             nodes = [node for depth in sorted(self._nodes_by_depth, reverse=True) for node in self._nodes_by_depth[depth]]
             nodes = [node for node in nodes if not node.is_input]
-            last = {id(value): place for place, node in enumerate(nodes) for value in (*node.outputs, *node.input_tensors)}
-            last |= {id(value): len(nodes) for value in self.outputs}
-            ending: dict[int, list[int]] = defaultdict(list)
-            for value, place in last.items():
-                ending[place].append(value)
+            used = (map(id, (*node.input_tensors, *node.outputs)) for node in nodes)
             held = dict(zip(map(id, self.inputs), keras.tree.flatten(inputs), strict=True))
-            for place, node in enumerate(nodes):
+            for node, ended in zip(nodes, last_uses(used, set(map(id, self.outputs))), strict=True):
                 arguments, named = node.arguments.fill_in(held)
                 found = operation_fn(node.operation)(*arguments, **named)
                 held |= zip(map(id, node.outputs), keras.tree.flatten(found), strict=False)
-                for value in ending[place]:
+                for value in ended:
                     held.pop(value, None)
             return keras.tree.pack_sequence_as(self._outputs_struct, [held[id(value)] for value in self.outputs])
 

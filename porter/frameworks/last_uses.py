@@ -1,0 +1,20 @@
+"""When the values of a graph that runs are needed for the last time, so that none is held until the end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TypeVar
+
+Key = TypeVar("Key")
+
+
+def last_uses(steps: Iterable[Iterable[Key]], kept: Collection[Key] = ()) -> list[list[Key]]:
+    """For each step, which of its values no later step reads.
+
+    Args:
+        steps: what each step reads and makes.
+        kept: values that stay.
+    """
+    found = [dict.fromkeys(values) for values in steps]
+    last = {value: place for place, values in enumerate(found) for value in values}
+    return [[value for value in values if last[value] == place and value not in kept] for place, values in enumerate(found)]
