@@ -20,14 +20,14 @@ _MANY = 1 << 23
 _LARGE, _SMALL = 1 << 30, 1 << 16
 """Bytes of the values of one side, and of a single value."""
 _BYTES = 16
-"""Of each number of an image's values: in float64 on one side, with what the framework, the models and the disk's cache take."""
+"""Of each number of an image's values, which are in float64 on both sides; those of one may be on the disk (`set_aside`)."""
 
 _CONTAINERS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where Linux says how many bytes a container may hold, in versions 2 and 1 of cgroups; `max` is no limit."""
 
 
 def set_aside(values: dict[str, Array]) -> None:
-    """Moves large values to the disk, where it has room, before the other side computes as many: a ViT-L of 512 pixels has 10 GB.
+    """Moves large values to the disk, where it has room, before the other side computes as many: a ViT-L of 512 pixels has 3.7 GB.
     The system takes the memory of a file that is mapped, when it needs it.
     """
     if sum(value.nbytes for value in values.values()) < _LARGE:
