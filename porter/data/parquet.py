@@ -81,7 +81,7 @@ def read_table(path: Path) -> Table:
     rows: list[Row] = []
     with _opened(path, shared=wanted) as file:
         for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=wanted, use_threads=False).flatten()
+            table = _read_group(file, group, wanted).flatten()
             labels = _values(table[LABEL], path)
             names = _values(table[PATH], path) if PATH in wanted else [None] * len(labels)
             for number, (label, name) in enumerate(zip(labels, names, strict=True)):
@@ -137,7 +137,14 @@ def _row_group(path: Path, changed: int, index: int) -> Any:
             raise FileError(message, where=str(path), next="write the file with row groups of some 100 photos")
     # A row group's size is what the file stores: one large photo may be stored once for any number of rows.
     with _opened(path, shared=[column]) as file:
-        return file.read_row_group(index, columns=[column], use_threads=False)[IMAGE]
+        return _read_group(file, index, [column])[IMAGE]
+
+
+def _read_group(file: ParquetFile, index: int, columns: Sequence[str]) -> Any:
+    """A row group, an Arrow table. Arrow itself takes whatever places a file states for values that rows share."""
+    table = file.read_row_group(index, columns=columns, use_threads=False)
+    table.validate(full=True)
+    return table
 
 
 @lru_cache(maxsize=4)

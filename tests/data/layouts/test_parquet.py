@@ -299,3 +299,17 @@ def test_a_page_whose_values_repeat_each_other_is_refused(tmp_path: Path) -> Non
     parquet.write_table(columns, tmp_path / "x.parquet", use_dictionary=False, column_encoding=encoding)
     with pytest.raises(FileError, match="a page has the encoding DELTA_BYTE_ARRAY"):
         read_bytes(opened(tmp_path).photos[0].place)
+
+
+def test_a_place_behind_the_values_that_rows_share_is_a_file_error(tmp_path: Path) -> None:
+    """Found by fuzzing: Arrow takes such places as they are, and raises an error of its own when a photo is taken."""
+    path, said = table(tmp_path / "x.parquet", [(None, 1)] * 3), list[str]()
+    whole = path.read_bytes()
+    for place in range(4, len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 2]) + whole[place + 1 :])
+        try:
+            for row in read_table(path).rows:
+                read_bytes(Cell(path, row.row_group, row.row))
+        except FileError as error:
+            said.append(str(error))
+    assert any("out of bounds" in message for message in said)
