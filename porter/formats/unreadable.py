@@ -36,14 +36,14 @@ def _is_meta_graph(content: Content) -> bool:
 
 
 def _is_cntk(content: Content) -> bool:
-    """A version, then a dictionary's entries in any order, each of which begins with its key (CNTK.proto, Serialization.cpp)."""
+    """A version, then the entries of a map, which has no order; each begins with its key, one of those that CNTK 2.7 writes."""
     match content.fields:
         case ((1, int()), (2, bytes(entry))):
             return next(fields_of(entry, 1), (0, b""))[1] in _OF_A_FUNCTION
     return False
 
 
-_OF_A_FUNCTION = (b"version", b"type", b"uid", b"root", b"inputs", b"primitive_functions", b"name", b"state")
+_OF_A_FUNCTION = (b"version", b"type", b"uid", b"root", b"inputs", b"primitive_functions")
 
 
 def _is_saved_model_text(content: Content) -> bool:
