@@ -109,7 +109,7 @@ def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path])
     given = {}
     for name in ("weights.h5", "counted.weights.h5"):
         opened = open_member(Member(RECIPE, "inception_v3", ZOO), file(name))
-        assert opened.origin is not None and opened.origin.checkpoint.counted == name.startswith("counted")
+        assert opened.fitted is not None and opened.fitted.checkpoint.counted == name.startswith("counted")
         (reference,) = references_of(opened, "float32")
         assert isinstance(reference, Reference)
         given[name] = reference.checkpoint.tensors

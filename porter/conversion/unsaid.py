@@ -21,7 +21,7 @@ def unsaid(errors: Sequence[PorterError], graph: Graph, opened: Opened | None) -
         errors: their `where` is the path of the node; others stay as they are.
         opened: None for a variant without its weights.
     """
-    taps, names = (opened.origin.fit.taps if opened.origin else {}, opened.facts.names) if opened else ({}, {})
+    taps, names = (opened.fitted.fit.taps if opened.fitted else {}, opened.facts.names) if opened else ({}, {})
     nodes = [node for error in errors if (node := graph.by_path.get(error.where or "")) is not None]
     after = downstream([each.path for each in graph.nodes], lambda path: graph.by_path[path].inputs, [node.path for node in nodes])
     read = [path for node in nodes for path in node.inputs]

@@ -191,7 +191,7 @@ def open_likeliest(
 
 
 def _unlike(opened: Opened) -> int:
-    return opened.origin.fit.differences + len(opened.origin.fit.folded) if opened.origin else 0
+    return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0
 
 
 def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Opened:

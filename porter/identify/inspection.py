@@ -172,7 +172,7 @@ def _by_itself(checkpoint: Checkpoint, input_size: str | None) -> Inspection:
         classes=opened.facts.classes or None,
         source_classes=opened.facts.classes or None,
         size=opened.built_size,
-        head=opened.origin.fit.head if opened.origin else None,
+        head=opened.fitted.fit.head if opened.fitted else None,
         activation=opened.facts.activation,
         commands=(_of_graph(checkpoint.path, opened.framework, *(("--input-size", stated) if stated else ())),),
     )
@@ -190,7 +190,7 @@ def _of_opened(
         classes=opened.facts.classes,
         source_classes=opened.facts.source_classes,
         size=_size(checkpoint, match),
-        head=opened.origin.fit.head if opened.origin else None,
+        head=opened.fitted.fit.head if opened.fitted else None,
         activation=opened.facts.activation,
         differs=(*(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)), *opened.warnings),
         assumed=opened.facts.assumed,

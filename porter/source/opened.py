@@ -16,7 +16,7 @@ from porter.recipe import Member
 
 
 @dataclass(frozen=True)
-class Origin:
+class Fitted:
     """The file that a source was opened from, as read, and its fit to the graph."""
 
     checkpoint: Checkpoint
@@ -33,7 +33,7 @@ class Opened:
         member: what it is; None for a file of a graph that no recipe has.
         assumed_size: one line if the recipe and not the source says what input size it was built for.
         shipped: with training pads, the graph with the source's own.
-        origin: None if the source is a port.
+        fitted: None if the source is a port.
     """
 
     graph: Graph
@@ -47,7 +47,7 @@ class Opened:
     assumed_size: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     shipped: Graph | None = None
-    origin: Origin | None = None
+    fitted: Fitted | None = None
 
     def stating(self, **facts: Any) -> Facts:
         """Its facts, with others in place of some."""
@@ -56,5 +56,5 @@ class Opened:
     @property
     def built_size(self) -> tuple[int, int] | None:
         """Rows and columns that the file's graph was built for; None if the file has no graph, or its graph takes any size."""
-        graph = self.origin.checkpoint.graph if self.origin else None
+        graph = self.fitted.checkpoint.graph if self.fitted else None
         return graph.built_size if graph else None

@@ -17,7 +17,7 @@ from porter.padding.sizes import InputSizes
 from porter.port import Facts, Port, SourceFile, TensorLists
 from porter.recipe import Member, assumed_size, with_options
 from porter.source.assumed import what_is_assumed
-from porter.source.opened import Opened, Origin
+from porter.source.opened import Fitted, Opened
 from porter.source.protocol import in_proportion, scaled
 from porter.source.weights import publisher_of
 
@@ -159,7 +159,7 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
             published=False,
             notes=(*checkpoint.notes, *fit.notes),
         ),
-        origin=Origin(checkpoint, fit),
+        fitted=Fitted(checkpoint, fit),
     )
 
 

@@ -23,9 +23,9 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[FileGraphSource | Re
     """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type: the
     file's own graph, then the zoo's implementation.
     """
-    if opened.origin is None:
+    if opened.fitted is None:
         return
-    checkpoint, fit, member = rounded(opened.origin.checkpoint, dtype), opened.origin.fit, opened.member
+    checkpoint, fit, member = rounded(opened.fitted.checkpoint, dtype), opened.fitted.fit, opened.member
     if checkpoint.graph is not None:
         yield FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
     if member is not None and fit.reference_names and member.zoo.reference is not None:

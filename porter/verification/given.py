@@ -141,7 +141,7 @@ def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     except UsageError:
         outputs, exact = reference.shown(image, "float32").outputs, False
     notes = reference.notes if exact else (*reference.notes, f"{given.name} runs in float32 only, so it is compared in float32")
-    rounds = reference.rounded or (opened.origin is not None and bool(opened.origin.fit.folded))
+    rounds = reference.rounded or (opened.fitted is not None and bool(opened.fitted.fit.folded))
     dropped = _expect_outputs(given, opened, outputs, reference.sizes.built)
     ending, said = _ending(given, opened, outputs)
     return replace(reference, exact=exact, rounded=rounds, dropped=dropped, ending=ending, notes=(*notes, *said))
@@ -170,7 +170,7 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     @cache
     def model(dtype: Dtype) -> Any:
-        runner, weights = framework.prepare(made, image, opened.origin.checkpoint if opened.origin else None, stored, dtype)
+        runner, weights = framework.prepare(made, image, opened.fitted.checkpoint if opened.fitted else None, stored, dtype)
         notes[f"{given.name} ran {weights}"] = None
         return runner
 
@@ -185,7 +185,7 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
 def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
     """By path, the names that a layer may have in somebody's own implementation, likeliest first."""
-    fit = opened.origin.fit if opened.origin else None
+    fit = opened.fitted.fit if opened.fitted else None
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     names = {path: [name, name.replace("/", ".")] for path, name in own.items()}
     if fit is not None:
@@ -251,7 +251,7 @@ def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array], size
     dropped = None
     for path, value in zip(graph.outputs, outputs, strict=True):
         wanted, got = tuple(size or 0 for size in known[path]), value.shape[1:]
-        if got == (wanted[0] + 1,) and opened.origin is not None and drops_background(opened.origin.fit):
+        if got == (wanted[0] + 1,) and opened.fitted is not None and drops_background(opened.fitted.fit):
             dropped = path
         elif len(value) != IMAGES or math.prod(got) != math.prod(wanted):
             shown = f"{_text(value.shape)} for {IMAGES} images of {_text(size)}"

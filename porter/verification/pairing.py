@@ -38,8 +38,8 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
     size, end = opened.sizes.built, translated.names[translated.graph.output]
     with suppress(MappingError):
         return _aligned(opened.graph, file, end, size)
-    if opened.origin is not None and opened.origin.checkpoint.graph is not None:
-        own, fit = opened.origin.checkpoint.graph, opened.origin.fit
+    if opened.fitted is not None and opened.fitted.checkpoint.graph is not None:
+        own, fit = opened.fitted.checkpoint.graph, opened.fitted.fit
         paths = {tap: path for path, tap in fit.taps.items()}
         nodes = {node.name: paths[node.tap] for node in own.nodes if node.tap in paths}
         kept = isinstance(opened.graph.by_path[opened.graph.output].op, Softmax | Sigmoid)
