@@ -337,9 +337,9 @@ class Dataflow(Generic[N]):
                 yield {**found, pattern: bound}
         elif not isinstance(source, float):
             kind, *parts = pattern
-            node = self.nodes[self.origin(source)]
-            operands = self.operands(node)
-            if source[1] or self.kind(node) != kind or len(operands) < len(parts):
+            node = self.nodes.get(self.origin(source))  # stored tensors are no nodes in every format
+            operands = self.operands(node) if node is not None else ()
+            if node is None or source[1] or self.kind(node) != kind or len(operands) < len(parts):
                 return
             orders = permutations(operands) if kind in _COMMUTATIVE and len(operands) == 2 else [operands]
             for each in orders:
