@@ -35,15 +35,20 @@ def test_a_port_is_used_from_python(weights_file: WeightsMaker, tmp_path: Path, 
     assert logits.shape == (1, 10) and np.allclose(logits, same, rtol=0, atol=1e-5 * np.abs(logits).max())
 
 
-def test_a_file_of_ones_own_is_ported_as_shown(tmp_path: Path, cli: Cli) -> None:
+def test_a_file_of_ones_own_is_ported_trained_and_taken_home_as_shown(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
-    code, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    ((command, printed),) = re.findall(r"\$ porter (.*?)\n(.*?)```", page, re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+    shown = re.findall(r"\$ porter (.*?)\n(.*?)```", page, re.DOTALL)
     (check,) = re.findall(r"  # check    (.*?); \.\.\.\n", TEXT)
-    exec(code, {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "model", raising=False)
 
     def without_figures(text: str) -> str:
         return re.sub(r"\d\.\de-\d\d", "FIGURE", text)
 
-    assert without_figures(cli(*shlex.split(command)).out) == without_figures(printed)
-    assert check in printed and f"porter {command} " in TEXT
+    for code, (command, printed) in zip(blocks, shown, strict=True):
+        exec(code, {})
+        assert without_figures(cli(*shlex.split(command)).out) == without_figures(printed)
+        assert f"porter {command} " in TEXT
+    monkeypatch.delitem(sys.modules, "model")
+    assert check in shown[0][1]

@@ -155,10 +155,10 @@ def convert(
             raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
     pads: Padding | None = None
     if source is None:
-        needing = {"--weights": weights, "--map": mapped, "--option": options, "--padding": padding != "shipped"}
+        needing = {"--map": mapped, "--option": options, "--padding": padding != "shipped"}
         file = expect_file(str(subject), folder, [name for name, given in needing.items() if given])
         wishes = Wishes(keep_background, tuple(mapped), size=size, keep_activation=keep_activation, outputs=tuple(outputs))
-        opening = partial(open_file, file, wishes, folder)
+        opening = partial(open_file, file, wishes, folder, path_of(weights))
         name = file.name if file.is_dir() else file.stem
     else:
         if keep_activation or outputs:

@@ -18,10 +18,9 @@ from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
-from porter.recipe import expand, layer_names
+from porter.source.layers import layers_in
 from porter.source.opened import Opened
 from porter.zoos.implementation import StockClass, StockModel, stock_libraries
-from porter.zoos.tables import DEFAULT_ZOOS
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
         PorterError: a site without an exact form, values that `dtype` cannot hold, or a missing framework.
     """
     folding = fold_norms(opened.graph, opened.tensors) if fold_bn else Folding(opened.graph, opened.tensors)
-    framework, layers = target.framework, _default_layers(opened, target.framework, folding.graph)
+    framework = target.framework
+    layers = layers_in(framework.NAME, opened.member, opened.facts, folding.graph) if framework.NAMES_LAYERS else {}
     try:
         plan = target.plan(opened, folding.graph)
         if refused := framework.refusals(plan):
@@ -161,19 +161,3 @@ def facts_of(opened: Opened) -> dict[str, str]:
     }
     stated = {name: fact for name, fact in facts.items() if fact is not None}
     return {f"porter.{name}": fact if isinstance(fact, str) else json.dumps(fact) for name, fact in stated.items()}
-
-
-def _default_layers(opened: Opened, framework: Destination, graph: Graph) -> dict[str, str]:
-    """Layer names by path, for destinations whose layers carry names: the file's own without a recipe, otherwise those of the
-    destination framework's default zoo.
-    """
-    member = opened.member
-    if not framework.NAMES_LAYERS:
-        return {}
-    if member is None:
-        return {path: name for path, name in opened.facts.names.items() if path in graph.by_path}
-    default = DEFAULT_ZOOS[framework.NAME]
-    if default not in member.recipe.zoos or not member.recipe.zoos[default].has(member.variant):
-        return {}
-    named = member.recipe.member(member.variant, default)
-    return {path: layer.name for path, layer in layer_names(named, expand(named)).items() if path in graph.by_path}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import DAMAGED
@@ -22,9 +23,17 @@ ZIP_MAGIC = b"PK\x03\x04"
 
 class Reader(Protocol):
     """Reads a file. `outputs` are names of values of its graph, which it gives in place of its own outputs; `size` is of its image,
-    where the graph leaves it open."""
+    where the graph leaves it open. `weights` holds its tensors (Format.weights), otherwise those that the file itself names; of a
+    format that is `renewed` it is a mapping of tensors by name."""
 
-    def __call__(self, path: Path, /, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint: ...
+    def __call__(
+        self,
+        path: Path,
+        /,
+        outputs: Sequence[str] = (),
+        size: Size | None = None,
+        weights: Path | Mapping[str, Array] | None = None,
+    ) -> Checkpoint: ...
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,8 @@ class Format:
         rows: the module whose `program` says the file's operators to porter's own engine (porter.filegraph.kernels.program), if
             that is what runs it. It reads the file's own attributes, and nothing of what the reader makes of them.
         whole: a file of the same framework that carries its graph, as advice where one without it does not say enough.
+        weights: the format of the other file of a model, which holds the tensors of this one's graph.
+        renewed: its tensors may be those of another file, under the same names.
     """
 
     name: str
@@ -99,13 +110,21 @@ class Format:
     engine: str | None = None
     rows: str | None = None
     whole: str | None = None
+    weights: str | None = None
+    renewed: bool = False
 
 
 def reader(module: str, function: str) -> Reader:
     """A function of a module that is imported when the first file is read. It takes `outputs` and `size` if they have graphs."""
 
-    def read(path: Path, /, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
-        given = {name: value for name, value in (("outputs", outputs), ("size", size)) if value}
+    def read(
+        path: Path,
+        /,
+        outputs: Sequence[str] = (),
+        size: Size | None = None,
+        weights: Path | Mapping[str, Array] | None = None,
+    ) -> Checkpoint:
+        given = {name: value for name, value in (("outputs", outputs), ("size", size), ("weights", weights)) if value}
         found: Checkpoint = getattr(import_module(module), function)(path, **given)
         return found
 

@@ -6,16 +6,18 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from porter.base.dtypes import is_floating
-from porter.base.errors import FileError, UsageError
+from porter.base.errors import FileError, MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.names import OUTPUTS
 from porter.files import digests
-from porter.formats.format import Reader
+from porter.formats.format import Format, Reader
 from porter.formats.limits import MOST_LAYERS, most_bytes
-from porter.formats.recognition import READABLE, recognise
+from porter.formats.recognition import FORMATS, READABLE, recognise
 from porter.padding import Size
 
 _REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)")
@@ -24,7 +26,7 @@ _TRIED = (256, 256)
 """Rows and columns at which a graph is tried that cannot be read at all sizes: networks halve an image up to eight times."""
 
 
-def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
     """The tensors of a weights file of any name, in any of the formats of porter.formats.recognition.READABLE.
 
     Reading imports TensorFlow for TensorFlow's graphs, and no other framework.
@@ -33,9 +35,11 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
         outputs: names of values of the file's graph, which ends at them.
         size: rows and columns of the image, for a graph that leaves them open and computes with them what porter has no op for,
             such as a detector's anchors. Any other graph stays open.
+        weights: another file, which holds the tensors of this one's graph: all of them.
 
     Raises:
-        UsageError: the file has no graph that `outputs` could end, or no such values.
+        UsageError: the file has no graph that `outputs` could end, or no such values; or its tensors stand in it.
+        MappingError: the tensors of `weights` are not those of the graph.
         FileError: the file does not exist, is damaged, has a format that porter does not read, or has no tensors it can use.
         MissingFramework: it is a graph of TensorFlow's, and TensorFlow is not installed.
     """
@@ -45,7 +49,8 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
         raise FileError(f"expected weights, got {format.what}", where=str(path), next=format.advice or readable)
     if outputs and format.engine is None:
         raise UsageError(f"{format.what} carries no graph", where=OUTPUTS, next="leave it out, or give a file with a graph")
-    checkpoint = _sized(format.read, path, outputs, size)
+    read = format.read if weights is None else _with_weights(format, path, weights)
+    checkpoint = _sized(read, path, outputs, size)
     if checkpoint.graph is not None and len(checkpoint.graph.nodes) > MOST_LAYERS:
         message = f"the file's graph has {len(checkpoint.graph.nodes)} layers, more than the {MOST_LAYERS} that porter takes"
         raise FileError(message, where=str(path), next="save a part of the model, or end it earlier: --outputs NAME")
@@ -70,6 +75,31 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
     return checkpoint
 
 
+def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
+    """The reader of a format, which takes its tensors from another file."""
+    assert format.read is not None
+    other = recognise(weights)
+    if format.weights is not None:
+        if other.name != format.weights:
+            expected = f"expected {FORMATS[format.weights].what} beside {format.what}, got {other.what}"
+            raise UsageError(expected, where=str(weights), next="name the file of the model's weights")
+        return partial(format.read, weights=weights)
+    if not format.renewed:
+        graphs = ", ".join(each.what for each in READABLE if each.weights or each.renewed)
+        next = f"load the weights into the model and save it whole; porter does so for a port, and for {graphs}"
+        raise UsageError(f"{format.what} has its own tensors, and --weights gives others", where=str(path), next=next)
+    found = partial(format.read, weights=read_checkpoint(weights).tensors)
+
+    def read(path: Path, /, *given: Any, **named: Any) -> Checkpoint:
+        try:
+            checkpoint = found(path, *given, **named)
+        except MappingError as error:
+            raise MappingError(error.message, where=error.where or str(weights), next=error.next) from None
+        return replace(checkpoint, files=(*(checkpoint.files or (path,)), weights))
+
+    return read
+
+
 def _sized(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     """A file at a size if porter can read its graph at a size only."""
     checkpoint, stated = read(path, outputs), size or _TRIED
@@ -82,7 +112,13 @@ def _sized(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) 
     return sized if size else replace(checkpoint, graph=replace(graph, sizable=True))
 
 
-def read_weights(path: Path, with_md5: bool = True, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+def read_weights(
+    path: Path,
+    with_md5: bool = True,
+    outputs: Sequence[str] = (),
+    size: Size | None = None,
+    weights: Path | None = None,
+) -> Checkpoint:
     """As `read_checkpoint`, with the digests of each file: sha256 and, if asked for, md5.
 
     A file is hashed while it is read: hashing takes as long, and leaves the interpreter to the reader.
@@ -90,7 +126,7 @@ def read_weights(path: Path, with_md5: bool = True, outputs: Sequence[str] = (),
     algorithms = ("sha256", "md5") if with_md5 else ("sha256",)
     with ThreadPoolExecutor(1) as beside:
         whole = beside.submit(digests, path, algorithms) if path.is_file() else None
-        checkpoint = read_checkpoint(path, outputs, size)
+        checkpoint = read_checkpoint(path, outputs, size, weights)
         if whole is not None and not checkpoint.files:
             return replace(checkpoint, digests={checkpoint.path: whole.result()})
     found = {file: digests(file, algorithms) for file in checkpoint.files or (checkpoint.path,)}

@@ -140,6 +140,8 @@ if TYPE_CHECKING:
 
 DESTINATION_NAMES = ("tf", "torch", "onnx", "caffe", "mxnet")
 """Folders here with a destination.py, as `--to` names them."""
+TRAINED = ("tf", "torch")
+"""Those whose models are trained on; their dialects are PortDialects (porter.frameworks.dialects)."""
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""
 ENGINE_NAMES = (*DESTINATION_NAMES, NUMPY)
@@ -158,6 +160,11 @@ def get_destination(name: str) -> Destination:
     if folder not in DESTINATION_NAMES:
         raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(DESTINATION_NAMES)}")
     return cast(Destination, import_module(f"porter.frameworks.{folder}.destination"))
+
+
+def other_than(framework: str) -> str:
+    """A framework to port to from this one."""
+    return next(name for name in DESTINATION_NAMES if name != framework)
 
 
 def get_engine(name: str) -> Engine:

@@ -49,12 +49,29 @@ class Dialect(Protocol):
         """The inverse of `to_canonical`."""
 
 
+class PortDialect(Dialect, Protocol):
+    """The dialect of a framework in which ports are trained on."""
+
+    def port_keys(self, graph: Graph, layers: Mapping[str, str]) -> Mapping[tuple[str, str], tuple[str, ...]]:
+        """By path and role, the names that a file saved from a port's model gives its tensors, likeliest first. Those that the
+        destination's own layers have besides are listed too, such as the gamma of a norm without a scale.
+
+        Args:
+            layers: as `Destination.write` (porter.frameworks).
+        """
+
+
 _DIALECTS = {name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "jax", "mxnet", "caffe")}
 
 
 def get_dialect(framework: str) -> Dialect:
     """The dialect of a framework's code. This imports no framework."""
     return cast(Dialect, import_module(_DIALECTS[framework]))
+
+
+def get_port_dialect(framework: str) -> PortDialect:
+    """The dialect of one of porter.frameworks.TRAINED."""
+    return cast(PortDialect, get_dialect(framework))
 
 
 def without_batch(graph: Graph, node: Node, array: Array) -> Array:

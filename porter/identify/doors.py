@@ -14,13 +14,16 @@ from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
 from porter.formats.torch_export import SAVE
 from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
-from porter.port import port_at
+from porter.identify.ports import convert_trained, port_of
+from porter.port import model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_checkpoint, open_port
 from porter.source.own_graph import open_graph
+from porter.source.pairs import of_pair
+from porter.source.tuned import open_tuned
 from porter.source.weights import fetch_published, needs_md5, publisher_of
 
 NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
@@ -104,22 +107,28 @@ def _advice(error: MappingError, checkpoint: Checkpoint, member: Member) -> str 
     return f"it looks like {best.name}: {convert_command(best, 'FRAMEWORK', checkpoint.path, recipes)}"
 
 
-def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None) -> Opened:
+def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, weights: Path | None = None) -> Opened:
     """Opens a file by its own graph, or a port.
 
     Where a variant's graph is the file's, the recipe's paths, labels and protocol are used.
 
+    Args:
+        weights: another file, whose tensors are taken: all of them.
+
     Raises:
         UsageError: the file carries no graph, or neither it nor `wishes` state an input size.
-        MappingError: porter has no op for a part of the graph.
-        FileError: the file cannot be read.
+        MappingError: porter has no op for a part of the graph, or the graph and the tensors of `weights` do not cover each other.
+        FileError: a file cannot be read.
     """
-    port = port_at(path)
+    port = port_at(path, held=weights is None)
     if port is not None:
         expect_as_made(port, wishes)
-        opened = open_port(port, member_of(port.record, recipes))
+        member = member_of(port.record, recipes)
+        opened = open_port(port, member) if weights is None else open_tuned(port, read_weights(model_file(weights)), member)
     else:
-        opened = _open_graph(read_weights(path, outputs=wishes.outputs, size=wishes.size), wishes, recipes)
+        opened = _open_graph(read_weights(path, outputs=wishes.outputs, size=wishes.size, weights=weights), wishes, recipes)
+        if weights is not None:
+            opened = replace(opened, file=of_pair(opened, path, weights))
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
 
 
@@ -205,6 +214,8 @@ def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
         advice += f"; where the model's code is at hand, {SAVE} keeps its graph, which needs no recipe"
     for best in rank(checkpoint, recipes).likely[:1]:
         advice = convert_command(best.member, "FRAMEWORK", checkpoint.path, recipes)
+    if (port := port_of(checkpoint)) is not None:
+        advice = convert_trained(port, checkpoint)
     said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""
     message = f"this file holds tensors and no graph{said}, so a recipe has to say what they are"
     return UsageError(message, where=str(checkpoint.path), next=advice)

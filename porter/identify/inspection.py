@@ -13,10 +13,11 @@ from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint, read_weights
 from porter.formats.recognition import FORMATS
-from porter.frameworks import DESTINATION_NAMES
+from porter.frameworks import TRAINED, other_than
 from porter.graph import head_of
 from porter.identify.doors import open_as, open_likeliest
-from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, Match, Ranked, rank
+from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, TUNED, Match, Ranked, rank
+from porter.identify.ports import convert_trained, port_of
 from porter.padding.sizes import parse_size
 from porter.port import Port, Record, port_at
 from porter.recipe import convert_command
@@ -45,6 +46,7 @@ class Inspection:
         left_out: the errors of recipes that cannot be used.
         commands: commands that port the file, each tested: one, or one for each layer that could be the head.
         port: of a port, its record.
+        trained: the port whose model's tensors these are, as they were trained on.
     """
 
     checkpoint: Checkpoint
@@ -61,6 +63,7 @@ class Inspection:
     left_out: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     port: Record | None = None
+    trained: Path | None = None
 
     @property
     def close(self) -> tuple[Match, ...]:
@@ -97,6 +100,7 @@ class Inspection:
             "assumed": list(self.assumed),
             "problem": self.problem,
             "left_out": list(self.left_out),
+            "trained": self.trained and str(self.trained),
             "notes": list(self.checkpoint.notes),
             "tensors": tensors,
             "matches": matches,
@@ -133,14 +137,14 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, input
             # What is about the whole file has the commands as its next step.
             size, stated = _size(checkpoint, match), problem.message if problem.where == str(checkpoint.path) else str(problem)
             return Inspection(checkpoint, matches, match, size=size, problem=stated, commands=commands)
-    return replace(unmatched, matches=matches)
+    return replace(_or_trained(unmatched), matches=matches)
 
 
 def _of_port(port: Port) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     line = _of_graph(port.folder, record.framework)
     if record.variant is not None and record.zoo is not None:
-        words = ("--to", _other_than(record.framework), "--weights", str(port.folder))
+        words = ("--to", other_than(record.framework), "--weights", str(port.folder))
         recipes = ("--recipes", record.recipes) if record.recipes else ()
         line = command("convert", record.variant, "--from", record.zoo, *words, *recipes)
     return Inspection(
@@ -155,6 +159,17 @@ def _of_port(port: Port) -> Inspection:
         commands=(line,),
         port=record,
     )
+
+
+def _or_trained(unmatched: Inspection) -> Inspection:
+    """A file that no recipe has: of the port beside it whose model was trained on and saved there, if there is one."""
+    checkpoint = unmatched.checkpoint
+    if checkpoint.dialect not in ((None, *TRAINED) if checkpoint.graph is None else TRAINED):
+        return unmatched
+    port = port_of(checkpoint)
+    if port is not None:
+        return replace(unmatched, commands=(convert_trained(port, checkpoint), *unmatched.commands), problem=None, trained=port)
+    return replace(unmatched, problem=f"{NO_RECIPE}; {TUNED}") if checkpoint.graph is None else unmatched
 
 
 def _by_itself(checkpoint: Checkpoint, input_size: str | None) -> Inspection:
@@ -194,7 +209,7 @@ def _of_opened(
         activation=opened.facts.activation,
         differs=(*(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)), *opened.warnings),
         assumed=opened.facts.assumed,
-        commands=(convert_command(match.member, _other_than(opened.framework), checkpoint.path, recipes),),
+        commands=(convert_command(match.member, other_than(opened.framework), checkpoint.path, recipes),),
     )
 
 
@@ -206,7 +221,7 @@ def _settled(checkpoint: Checkpoint, match: Match, error: PorterError, recipes: 
             opened = open_as(match, checkpoint, Wishes(map=(setting,)))
         except PorterError:
             continue
-        found.append(convert_command(match.member, _other_than(opened.framework), checkpoint.path, recipes, "--map", setting))
+        found.append(convert_command(match.member, other_than(opened.framework), checkpoint.path, recipes, "--map", setting))
     return tuple(found)
 
 
@@ -219,9 +234,4 @@ def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
 
 def _of_graph(path: Path, framework: str, *options: str) -> str:
     """The command that ports a file by its own graph."""
-    return command("convert", str(path), "--to", _other_than(framework), *options)
-
-
-def _other_than(framework: str) -> str:
-    """A framework to port to."""
-    return next(name for name in DESTINATION_NAMES if name != framework)
+    return command("convert", str(path), "--to", other_than(framework), *options)

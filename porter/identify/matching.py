@@ -44,6 +44,8 @@ NO_RECIPE = (
     "porter recipe new NAME --weights FILE drafts a recipe to complete (docs/authoring.md), and --recipes DIR names its folder"
 )
 
+TUNED = "if the model of a port was trained on and saved here, porter convert PORT --weights FILE --to FRAMEWORK takes it home"
+
 
 @dataclass(frozen=True)
 class Match:

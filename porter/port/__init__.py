@@ -1,5 +1,6 @@
 """The port: a folder with the destination model and the record of how it was made."""
 
+from porter.port.files import GivenFile, GraphFile, SourceFile
 from porter.port.folder import (
     AGREES,
     MAX_RECORD_BYTES,
@@ -8,15 +9,14 @@ from porter.port.folder import (
     PASSED,
     RECORD,
     Facts,
-    GivenFile,
     Gives,
     Input,
     Padding,
     Port,
     ProtocolBy,
     Record,
-    SourceFile,
     TensorLists,
+    model_file,
     port_at,
     read_port,
     update_record,

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import ChecksumError, FileError, GraphError, UsageError
+from porter.base.errors import FileError, GraphError, UsageError
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
 from porter.data.preprocess import Preprocess
-from porter.files import AnyPath, WeightsFile, digest, expect_plain, is_plain, recover_folder, write_whole
+from porter.files import AnyPath, expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, tensor_shapes
@@ -26,6 +26,8 @@ from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
 from porter.padding import ANY
 from porter.padding.sizes import MAX_SIDE, InputSizes
+from porter.port.files import GivenFile, Sha256, SourceFile, Strict
+from porter.port.holding import AGAIN, hold, where_trained
 
 RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20
@@ -48,14 +50,9 @@ ORDER = (
 """The keys of port.json in their order."""
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
-
-
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 FileName = Annotated[str, Field(pattern=r"^\w[\w.-]*$", max_length=255)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 ClassNames = Annotated[tuple[Annotated[str, Field(max_length=MAX_LABEL)], ...], Field(max_length=MAX_BYTES)]
 Padding = Literal["shipped", "trained"]
 """The pads of a port: the source's own, or the training pads at the sites where the recipe says that they differ."""
@@ -66,33 +63,7 @@ Gives = Literal["logits", "probabilities", "features"]
 """What a model's output is: probabilities if the source's last softmax or sigmoid is kept, features if there are no classes."""
 
 
-class SourceFile(_Strict):
-    """The weights file that a port was made from; `published` says whether the zoo publishes it, None in ports of older porters."""
-
-    file: str
-    format: str
-    sha256: str
-    published: bool | None = None
-    notes: tuple[str, ...] = ()
-
-    def is_published(self, file: WeightsFile | None) -> bool | None:
-        """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither tells."""
-        if self.published is not None:
-            return self.published
-        return False if file is None or self.format == "port" else file.has(self.sha256)
-
-
-class GivenFile(_Strict):
-    """The user's own reference that a port was compared with (`--reference`). `maker` is what made the model, if the file is code:
-    porter ran it then, and runs it again only if `--reference` names it again.
-    """
-
-    file: str
-    sha256: Sha256
-    maker: str | None
-
-
-class Input(_Strict):
+class Input(Strict):
     """The model's input.
 
     Attributes:
@@ -114,7 +85,7 @@ class Input(_Strict):
         return InputSizes(self.size or self.native_size, self.size if self.traced else None)
 
 
-class TensorLists(_Strict):
+class TensorLists(Strict):
     """Source tensor names: those used, to `path:role`; those ignored, to the reason. And names of destination tensors that the
     source lacks, to the number that fills them."""
 
@@ -138,7 +109,7 @@ class TensorLists(_Strict):
         return {"used": used, "ignored": ignored, "filled": filled, "reasons": self.reasons, "fillings": self.fillings}
 
 
-class Facts(_Strict):
+class Facts(Strict):
     """What is true of a source and of its port.
 
     Attributes:
@@ -166,7 +137,7 @@ class Facts(_Strict):
     padding: Padding = "shipped"
     options: dict[str, Any]
     assumed: tuple[str, ...] = ()
-    names: dict[str, str] = {}
+    names: Mapping[str, str] = {}
     output_names: tuple[str, ...] = ()
     preprocess: Preprocess | None
     protocol_by: ProtocolBy | None = None
@@ -228,7 +199,7 @@ class Record(Facts):
     source: SourceFile
     model: Annotated[dict[FileName, Sha256], Field(max_length=16)]
     pads: tuple[Pad, ...]
-    chosen: dict[str, Any] = {}
+    chosen: Mapping[str, Any] = {}
     recipes: str | None = None
     layers: dict[str, str]
     batches: dict[str, Count]
@@ -299,14 +270,22 @@ def load(folder: AnyPath, device: str = "cpu") -> Any:
     return read_port(Path(folder)).build(device=device)
 
 
-def port_at(path: Path) -> Port | None:
+def port_at(path: Path, *, held: bool = True) -> Port | None:
     """The port whose folder, record or model file is `path`; None for any other path. A port.json beside a file that it does not
     list has nothing to do with the file, and may be anybody's.
+
+    Args:
+        held: as for `read_port`.
     """
     if (path / RECORD).is_file():
-        return read_port(path)
+        return read_port(path, held=held)
     record = path.parent / RECORD
-    return read_port(path.parent) if is_plain(record) and path.name in (RECORD, *_model_files(record)) else None
+    return read_port(path.parent, held=held) if is_plain(record) and path.name in (RECORD, *_model_files(record)) else None
+
+
+def model_file(path: Path) -> Path:
+    """The file of weights of a port's folder, which may be another one than porter wrote; every other path as it is."""
+    return path / read_port(path, held=False).destination.MODEL_FILE if (path / RECORD).is_file() else path
 
 
 def _model_files(record: Path) -> tuple[str, ...]:
@@ -348,7 +327,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
         raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=str(path), next="convert again")
     if held:
         for name, sha256 in record.model.items():
-            _hold(folder / name, sha256)
+            hold(folder / name, sha256, where_trained(folder, destination) if name == destination.MODEL_FILE else AGAIN)
     try:
         graph = from_record(record.graph)
         expect_bounded(graph, record.input.size or record.input.native_size)
@@ -360,16 +339,6 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at every size.
     return Port(folder, record, graph, replace(plan, only_size=record.input.size), destination)
-
-
-def _hold(path: Path, sha256: str) -> None:
-    again = "restore the file, or convert again; a changed copy belongs outside of the port"
-    if not is_plain(path):  # a pipe would never end
-        raise FileError("port.json lists this file, and it is not a plain file, or not there", where=str(path), next=again)
-    found = digest(path)
-    if found != sha256:
-        message = f"this is not the file that porter wrote: its sha256 is {found[:12]}..., port.json says {sha256[:12]}..."
-        raise ChecksumError(message, where=str(path), next=again)
 
 
 def write_record(folder: Path, record: Record) -> None:

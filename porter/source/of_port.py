@@ -10,13 +10,14 @@ from porter.base.errors import DownloadError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_weights
-from porter.port import RECORD, Port, Record, port_at
+from porter.port import RECORD, Port, Record, model_file, port_at
 from porter.recipe import Member, choose_options, find_member
 from porter.source.beside import weights_in
 from porter.source.opened import Opened
 from porter.source.opening import open_checkpoint, open_port
 from porter.source.own_graph import open_graph
 from porter.source.trained import with_padding
+from porter.source.tuned import graph_file, open_tuned
 from porter.source.weights import fetch_published, needs_md5
 
 
@@ -49,6 +50,8 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
         _expect_published(port, member)
     wishes = _wishes_of(port, member)
     path, warnings = weights and weights_in(weights), tuple[str, ...]()
+    if path is not None and record.source.graph is not None:
+        return with_padding(_of_two(port, path, member, wishes), record.padding)
     if path is None:
         assert member is not None, "a zoo publishes it"
         try:
@@ -65,6 +68,35 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     _expect_same(record, checkpoint.sha256, path)
     opened = _graph_again(checkpoint, record, wishes) if member is None else open_checkpoint(member, checkpoint, wishes)
     return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)
+
+
+def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) -> Opened:
+    """The source of a port whose graph and whose tensors are of two files. That of the graph is found by its name, beside the
+    weights, above them, or here.
+    """
+    record, weights = port.record, model_file(weights)
+    whose = record.source.graph
+    assert whose is not None
+    places = (folder / whose.file for folder in (weights.parent, weights.resolve().parent.parent, Path()))
+    graph = next((place for place in places if place.exists()), None)
+    if graph is None:
+        message = f"the port's graph is that of {whose.file}, which is not beside {weights.name}"
+        raise UsageError(message, where=str(port.folder), next=f"put {whose.file} beside {weights.name}")
+    first = port_at(graph, held=False)
+    if first is not None:
+        checkpoint = read_weights(weights)
+        _expect_same(record, checkpoint.sha256, weights)
+        opened = open_tuned(first, checkpoint, member)
+        found = graph_file(first).sha256
+    else:
+        checkpoint = read_weights(graph, outputs=record.ended_at, size=record.input.native_size, weights=weights)
+        _expect_same(record, checkpoint.digests[weights]["sha256"], weights)
+        opened = _graph_again(checkpoint, record, wishes) if member is None else open_checkpoint(member, checkpoint, wishes)
+        found = checkpoint.digests[graph]["sha256"]
+    if found != whose.sha256:
+        message = f"the port's graph is that of another {whose.file}: its sha256 is {found[:12]}..., not {whose.sha256[:12]}..."
+        raise UsageError(message, where=str(graph), next=f"put that {whose.file} beside {weights.name}")
+    return opened
 
 
 def _expect_published(port: Port, member: Member | None) -> None:

@@ -34,6 +34,7 @@ class Opened:
         assumed_size: one line if the recipe and not the source says what input size it was built for.
         shipped: with training pads, the graph with the source's own.
         fitted: None if the source is a port.
+        own_model: what the model is called that porter builds from the graph, where the tensors were trained in that very model.
     """
 
     graph: Graph
@@ -48,6 +49,7 @@ class Opened:
     warnings: tuple[str, ...] = ()
     shipped: Graph | None = None
     fitted: Fitted | None = None
+    own_model: str | None = None
 
     def stating(self, **facts: Any) -> Facts:
         """Its facts, with others in place of some."""

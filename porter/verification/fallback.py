@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import TypeAlias, TypeVar
 
 from porter.base.dtypes import Dtype
@@ -19,9 +20,9 @@ OF_A_PORT = (
 )
 
 
-def references_of(opened: Opened, dtype: Dtype) -> Iterator[FileGraphSource | Reference]:
-    """Implementations of the source's function that porter did not write, with the file's tensors rounded to the port's type: the
-    file's own graph, then the zoo's implementation.
+def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
+    """What the source's function is, with the file's tensors rounded to the port's type: the file's own graph, then the zoo's
+    implementation, which porter did not write; or the port's model in which the tensors were trained.
     """
     if opened.fitted is None:
         return
@@ -30,6 +31,8 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[FileGraphSource | Re
         yield FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
     if member is not None and fit.reference_names and member.zoo.reference is not None:
         yield zoo_reference(member.zoo, member.variant, checkpoint, fit)
+    if opened.own_model is not None:
+        yield replace(own_build(opened, dtype), name=opened.own_model)
 
 
 def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:

@@ -284,7 +284,8 @@ def test_the_lines_that_inspect_prints_work_as_they_are_typed(
 def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: dict[str, np.ndarray]) -> None:
     save_file({"features.0.1.bias": state["features.0.1.bias"], "own.weight": np.zeros((5, 5), np.float32)}, "own.safetensors")
     ran, found = cli("inspect", "own.safetensors"), json.loads(cli("inspect", "own.safetensors", "--json").out)
-    assert ran.status == 0 and "no recipe fits" in ran.out and "porter recipe list" in ran.out and "porter convert" not in ran.out
+    assert ran.status == 0 and "no recipe fits" in ran.out and "porter recipe list" in ran.out and "to port it" not in ran.out
+    assert "porter convert PORT --weights FILE" in ran.out
     assert found["convert"] is None and found["matches"] == []
     refused(cli(*CONVERT, "own.safetensors"), "no recipe fits this file")
 

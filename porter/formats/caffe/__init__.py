@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from porter.formats.format import Content, Format, reader
 
@@ -27,8 +28,8 @@ def _is_weights(content: Content) -> bool:
 
 
 _READ = reader("porter.formats.caffe.read", "read_caffe")
-_RUN: Mapping[str, str] = {"framework": "caffe", "engine": "numpy", "rows": "porter.formats.caffe.rows"}
+_RUN: Mapping[str, Any] = {"framework": "caffe", "engine": "numpy", "rows": "porter.formats.caffe.rows"}
 FORMATS = (
-    Format("caffe-net", "a Caffe net (.prototxt)", _is_net, _READ, **_RUN),
+    Format("caffe-net", "a Caffe net (.prototxt)", _is_net, _READ, weights="caffe", **_RUN),
     Format("caffe", "a .caffemodel of Caffe", _is_weights, _READ, **_RUN),
 )

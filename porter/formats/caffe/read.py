@@ -39,19 +39,20 @@ _MOST_ONES = 1 << 24
 """Of a convolution that makes the cells around each channels: it takes 8 bytes for each one and each zero."""
 
 
-def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
     """A net with its weights, of which the path names either. The other has the same name, or is the only one of its kind in the
     folder, or the only one that is called `deploy`.
 
     Args:
         outputs: names of layers, at which the graph ends.
         size: rows and columns, where the net does not state them.
+        weights: those of the net that the path names.
 
     Raises:
         FileError: one of the two is missing or damaged, or they do not belong together.
         UsageError: the net lacks one of `outputs`.
     """
-    text, weights = _both(path)
+    text, weights = (path, weights) if weights else _both(path)
     with refusing_damage(path, "fetch both files again"):
         net = read_net(read_bounded(text, _MOST_TEXT).decode()) if text else None
         stored = read_blobs(read_bounded(weights, MOST_BYTES))

@@ -18,6 +18,6 @@ def _is_symbol(content: Content) -> bool:
 
 _format = partial(Format, read=reader("porter.formats.mxnet.read", "read_mxnet"), engine="numpy", rows="porter.formats.mxnet.rows")
 FORMATS = (
-    _format("mxnet-symbol", "an MXNet graph (-symbol.json)", _is_symbol),
+    _format("mxnet-symbol", "an MXNet graph (-symbol.json)", _is_symbol, weights="mxnet"),
     _format("mxnet", "MXNet's .params", starts_with(_LIST)),
 )

@@ -36,19 +36,20 @@ _IN_PLACE = {
 }
 
 
-def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
     """A graph with its arrays, of which the path names either. NAME-symbol.json belongs to NAME-0000.params, or to the only .params
     in its folder; .params without a graph, as of gluon's zoo, are read as arrays only.
 
     Args:
         outputs: names of operators, at which the graph ends.
         size: rows and columns, where the graph does not state them.
+        weights: the arrays of the graph that the path names.
 
     Raises:
         FileError: one of the two is missing or damaged.
         UsageError: the graph lacks one of `outputs`.
     """
-    text, params = _both(path)
+    text, params = (path, weights) if weights else _both(path)
     with refusing_damage(path, "fetch both files again", further=OF_JSON):
         tensors = read_arrays(params.read_bytes())
         if text is None:

@@ -13,4 +13,4 @@ def _is_onnx(content: Content) -> bool:
     return number == 1 and isinstance(value, int) and 3 <= value <= 64 and following in (2, 3, 4, 5, 7, 8)
 
 
-FORMATS = (Format("onnx", "an ONNX model", _is_onnx, reader("porter.formats.onnx.read", "read_onnx"), engine="onnx"),)
+FORMATS = (Format("onnx", "an ONNX model", _is_onnx, reader("porter.formats.onnx.read", "read_onnx"), engine="onnx", renewed=True),)

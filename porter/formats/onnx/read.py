@@ -21,20 +21,25 @@ from porter.formats.onnx.images import Given, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, Refuse, import_onnx, read_message
+from porter.formats.onnx.renewing import expect_all, renewed
 from porter.graph.walks import upstream
 from porter.padding import Size
 
 _MOST_NOTES = 5
 
 
-def read_onnx(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
+def read_onnx(
+    path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Mapping[str, Array] | None = None
+) -> Checkpoint:
     """An ONNX model of one image: its graph, which ends at `outputs` if any are named, and every tensor of real numbers that it
     stores.
 
     Args:
         size: of the image, where the model leaves it open.
+        weights: by name, tensors in place of those that it stores: all that its layers have.
 
     Raises:
+        MappingError: a tensor of `weights` is missing, or is none of the model's.
         FileError: as porter.formats.onnx.proto.read_message, or the image is given in whole numbers.
         UsageError: the graph lacks one of `outputs`.
         MissingFramework: the package `onnx` is not installed.
@@ -44,13 +49,18 @@ def read_onnx(path: Path, outputs: Sequence[str] = (), size: Size | None = None)
         return FileError(message, where=str(path), next=next)
 
     try:
-        return _read(path, refuse, outputs, size)
+        message = read_message(path, refuse)
+        if weights is None:
+            return _read(message, path, refuse, outputs, size)
+        checkpoint = _read(renewed(message, weights), path, refuse, outputs, size)
+        if checkpoint.graph is not None:
+            expect_all(message, checkpoint.graph, weights)
+        return checkpoint
     except UnicodeDecodeError:
         raise refuse("a name in the model is not text", "fetch or copy it again") from None
 
 
-def _read(path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None) -> Checkpoint:
-    message = read_message(path, refuse)
+def _read(message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     if outputs:
         _end_at(message.proto.graph, outputs, [name for name in message.given if name])
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}

@@ -253,6 +253,16 @@ def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
     return names
 
 
+def port_keys(graph: Graph, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """See porter.frameworks.dialects.PortDialect.port_keys: Keras's layers have only the tensors that the graph has."""
+    names = layer_names(graph, layers)
+    return {
+        (node.path, role): spellings
+        for node in graph.nodes
+        for role, spellings in tensor_names(graph, node, names[node.path]).items()
+    }
+
+
 def pad_name(layer: str) -> str:
     """The name of the pad layer before `layer`, as keras.applications forms it.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from porter.frameworks.torch.layout import from_canonical, tensor_names, to_canonical
+from porter.frameworks.torch.layout import from_canonical, port_keys, tensor_names, to_canonical
 from porter.graph import Graph
 
-__all__ = ["from_canonical", "tensor_names", "to_canonical"]
+__all__ = ["from_canonical", "port_keys", "tensor_names", "to_canonical"]
 
 SEPARATOR = "."
 AVERAGE_SUFFIX = None

@@ -114,6 +114,11 @@ def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[s
     return {role: f"{layer}.{name}" for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
 
 
+def port_keys(graph: Graph, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """See porter.frameworks.dialects.PortDialect.port_keys."""
+    return {(node.path, role): (key,) for node in graph.nodes for role, key in state_keys(node, layers).items()}
+
+
 def module_name(path: str) -> str:
     """The name of a node's module in a port: `block3/expand/conv` is `block3.expand.conv`."""
     return path.replace("/", ".")

@@ -1,0 +1,60 @@
+"""The tensors of another file in place of those that an ONNX model stores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from porter.base.dtypes import Array, is_floating
+from porter.base.errors import MappingError
+from porter.filegraph.file_graph import FileGraph
+from porter.formats.onnx.proto import Message
+from porter.graph.walks import upstream
+
+_SHOWN = 5
+_COUNTER = "num_batches_tracked"
+"""The last part of the name of a counter of torch's, which no model computes with."""
+_ALL = "give every tensor of the model under its own name: porter inspect FILE --tensors lists them"
+
+
+def renewed(message: Message, given: Mapping[str, Array]) -> Message:
+    """A model with other tensors, each in the type that the model states.
+
+    Raises:
+        MappingError: the model has no such tensor, or it has another shape, or a type that does not hold its numbers.
+    """
+    given = {name: array for name, array in given.items() if not name.endswith(_COUNTER)}
+    if unexpected := [name for name in given if name not in message.arrays]:
+        raise MappingError(f"the model has no tensor {_some(unexpected)}", next=_ALL)
+    arrays = dict(message.arrays)
+    for name, array in given.items():
+        own = arrays[name]
+        if own.shape != array.shape:
+            raise MappingError(f"{name}: the model's has the shape {own.shape}, this one {array.shape}", next=_ALL)
+        with np.errstate(over="ignore"):
+            arrays[name] = array.astype(own.dtype)
+        if not np.array_equal(arrays[name], array, equal_nan=is_floating(array)):
+            said = f"{name}: the model's is {own.dtype}, which does not hold these numbers of {array.dtype}"
+            raise MappingError(said, next=f"save the tensors as {own.dtype}")
+    return replace(message, arrays=arrays)
+
+
+def expect_all(message: Message, graph: FileGraph, given: Mapping[str, Array]) -> None:
+    """Refuses tensors that lack one that a layer of the graph has.
+
+    Raises:
+        MappingError: with those that lack.
+    """
+    held = [stored.name for node in graph.nodes for stored in node.tensors.values()]
+    initial = {tensor.name for tensor in message.proto.graph.initializer}
+    used = upstream(held, lambda name: [source for source, _ in message.nodes[name].inputs] if name in message.nodes else [])
+    arrays = ((name, message.arrays[name]) for name in sorted(used & initial))
+    if missing := [name for name, array in arrays if array.ndim and is_floating(array) and name not in given]:
+        raise MappingError(f"there is no tensor for the model's {_some(missing)}", next=_ALL)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(f"'{name}'" for name in names[:_SHOWN]) + more

@@ -1,0 +1,57 @@
+"""The files that a port was made from and compared with, as port.json has them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from porter.files import WeightsFile
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Strict(BaseModel):
+    """A part of port.json."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+
+class GraphFile(Strict):
+    """The port or the file whose graph was ported with another file's tensors. The sha256 of a port is that of its model file."""
+
+    file: str
+    format: str
+    sha256: str
+
+
+class SourceFile(Strict):
+    """The weights file that a port was made from.
+
+    Attributes:
+        published: whether the zoo publishes it; None in ports of older porters.
+        graph: what the graph is of, if it is not the same file's.
+    """
+
+    file: str
+    format: str
+    sha256: str
+    published: bool | None = None
+    notes: tuple[str, ...] = ()
+    graph: GraphFile | None = None
+
+    def is_published(self, file: WeightsFile | None) -> bool | None:
+        """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither tells."""
+        if self.published is not None:
+            return self.published
+        return False if file is None or self.format == "port" else file.has(self.sha256)
+
+
+class GivenFile(Strict):
+    """The user's own reference that a port was compared with (`--reference`). `maker` is what made the model, if the file is code:
+    porter ran it then, and runs it again only if `--reference` names it again.
+    """
+
+    file: str
+    sha256: Sha256
+    maker: str | None

@@ -1,0 +1,36 @@
+"""Whether the files of a port are those that porter wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from porter.base.errors import ChecksumError, FileError, command
+from porter.files import digest, is_plain
+from porter.frameworks import TRAINED, Destination, other_than
+
+AGAIN = "restore the file, or convert again; a changed copy belongs outside of the port"
+
+
+def where_trained(folder: Path, destination: Destination) -> str:
+    """What to do with a port whose model file is another one, which may have been trained on."""
+    if destination.NAME not in TRAINED:
+        return AGAIN
+    line = command("convert", str(folder), "--weights", str(folder / destination.MODEL_FILE), "--to", other_than(destination.NAME))
+    return f"restore the file, or convert again; if it was trained on, {line} makes a port of it"
+
+
+def hold(path: Path, sha256: str, next: str) -> None:
+    """Refuses a file that is not the one that porter wrote.
+
+    Args:
+        next: what to do then.
+
+    Raises:
+        FileError, ChecksumError: it is missing, or another one.
+    """
+    if not is_plain(path):  # a pipe would never end
+        raise FileError("port.json lists this file, and it is not a plain file, or not there", where=str(path), next=next)
+    found = digest(path)
+    if found != sha256:
+        message = f"this is not the file that porter wrote: its sha256 is {found[:12]}..., port.json says {sha256[:12]}..."
+        raise ChecksumError(message, where=str(path), next=next)
