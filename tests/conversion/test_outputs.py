@@ -133,6 +133,13 @@ def test_the_cut_that_a_refusal_proposes_works(make: Callable[[Path], Path], tmp
     assert (one.graph, one.model, one.ended_at) == (two.graph, two.model, two.ended_at)
 
 
+def test_a_cut_model_runs_without_the_kernels_behind_the_cut(tmp_path: Path, cli: Cli) -> None:
+    made = written(model("low = Conv (x, k6) y = Conv (low, k3)", image=("N", 6, SIZE, SIZE)), tmp_path)
+    ran = cli("convert", made, "--to", "torch", "--outputs", "low", "--out", "port")
+    assert "float32: same function as the file's own graph" in ran.out and "warning" not in ran.out, ran.out
+    assert cli("verify", "port", "--weights", made).status == 0
+
+
 def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:
     file = of_onnx(tmp_path / "net")
     refused(cli("convert", file, "--to", "torch", "--outputs", "lo"), "no value 'lo' (write the file's own name", "such as low")

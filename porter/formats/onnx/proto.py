@@ -97,7 +97,7 @@ def read_message(path: Path, refuse: Refuse) -> Message:
         read = list(node.input)
         while read and not read[-1]:  # an optional input that is not given
             read.pop()
-        inputs = tuple(given[source] for source in (*read, *_captured(node, given)))
+        inputs = tuple(given[source] for source in (*read, *captured(node, given)))
         if node.op_type == "Constant" and not node.domain:
             arrays[name] = stored.constant(attributes, name)
         if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:
@@ -146,11 +146,13 @@ def _tensors(node: Any) -> Iterator[Any]:
                 yield from _tensors(inner)
 
 
-def _captured(node: Any, given: Collection[str]) -> Iterator[str]:
+def captured(node: Any, given: Collection[str]) -> Iterator[str]:
     """The values that graphs in a node's attributes, such as the branches of an If, read from outside."""
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
-            yield from (name for inner in graph.node for name in inner.input if name and name in given)
+            for inner in graph.node:
+                yield from (name for name in inner.input if name and name in given)
+                yield from captured(inner, given)
 
 
 def _is_external(tensor: Any) -> bool:

@@ -20,7 +20,7 @@ from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
 from porter.formats.onnx.images import Given, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
-from porter.formats.onnx.proto import Message, Refuse, import_onnx, read_message
+from porter.formats.onnx.proto import Message, Refuse, captured, import_onnx, read_message
 from porter.formats.onnx.renewing import expect_all, renewed
 from porter.graph.walks import upstream
 from porter.padding import Size
@@ -153,19 +153,23 @@ def _titles(nodes: Collection[OnnxNode]) -> dict[str, str]:
 
 
 def _definition(message: Message, tensors: Mapping[str, Array], stated: Mapping[str, str]) -> bytes:
-    """The model, in which `tensors` have types and shapes without their content, and whose metadata is `stated`."""
+    """What of the model leads to its outputs, in which `tensors` have types and shapes without their content, and whose metadata is
+    `stated`. onnxruntime takes no content of a tensor that no node reads.
+    """
     onnx, whole = import_onnx(), message.proto
     kept = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
     kept.graph.name = whole.graph.name or "graph"
     kept.graph.input.extend(value for value in whole.graph.input if value.name not in message.arrays)
     kept.graph.output.extend(whole.graph.output)
-    needed, nodes = {value.name for value in whole.graph.output}, []
+    wanted, read, nodes = {value.name for value in whole.graph.output}, set[str](), []
     for node in reversed(whole.graph.node):
-        if needed.intersection(node.output):
-            needed.update(node.input)
+        if not (wanted | read).isdisjoint(node.output):
+            read.update(node.input, captured(node, message.given))
             nodes.append(node)
     kept.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in message.arrays)
     for name, array in message.arrays.items():
+        if name not in read:
+            continue
         if name in tensors:
             kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype.newbyteorder("="))
             kept.graph.initializer.add(name=name, dims=array.shape, data_type=kind)
