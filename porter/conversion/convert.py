@@ -307,12 +307,13 @@ def _for_squares(opened: Opened, framework: Destination, asked: Size | None) -> 
     Args:
         asked: the size that the user gave, at which a file without one was read.
     """
-    if opened.sizes.only is not None:
-        return "export the model with open sizes" if asked is None else "convert again with --input-size N"
+    only = opened.sizes.only is not None
+    if only and asked is not None:
+        return "convert again with --input-size N"
     try:
         make_plan(opened.graph, ANY, framework.CAPABILITIES)
     except PaddingError:
-        return "convert again with --input-size N"
+        return "export the model with open sizes" if only else "convert again with --input-size N"
     except GraphError:
         return "the model's own layers take no other size"
-    return "convert again with --input-size N or any"
+    return "export the model with open sizes" if only else "convert again with --input-size N or any"

@@ -17,7 +17,7 @@ from porter.base.errors import GraphError, MappingError, MissingFramework
 from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, MaxPool, Op, Shape
 from porter.graph.ops import Axes
 from porter.graph.walks import upstream
-from porter.padding import Size
+from porter.padding import ANY, Size
 from porter.padding.sizes import InputSizes
 
 _CANONICAL = "OIMHW"
@@ -80,7 +80,7 @@ class FileGraph:
         output_names: what the file calls the values of `outputs`; empty if it names only nodes.
         channels: of the input.
         size: of the input; None for rows or columns that are free.
-        resizable: the framework can build the same layers, with the same pads, for another size.
+        resizable: the framework can run the same layers, with the same pads, at another size.
         evaluated: tensors by name that porter computed from the file's, in float64, such as kernels that the model standardises as
             it runs.
         traced: numbers in it were computed from its size, so that it holds for no other.
@@ -109,8 +109,13 @@ class FileGraph:
         return None if rows is None or columns is None else (rows, columns)
 
     def sizes(self, native: tuple[int, int]) -> InputSizes:
-        """The input sizes of a model that is built for `native` where its graph is free."""
+        """The input sizes of a recipe's model with this graph's numbers, built for `native` where the graph is free."""
         return InputSizes(self.built_size or native, self.built_size if self.traced else None)
+
+    def own_sizes(self, native: tuple[int, int]) -> InputSizes:
+        """As `sizes`, of the graph itself: it holds at every size if all are open, or nothing in it is of the stated one."""
+        built = self.size[0] or native[0], self.size[1] or native[1]
+        return InputSizes(built, None if self.resizable or self.size == ANY else built)
 
     @property
     def foreign(self) -> bool:
@@ -126,6 +131,10 @@ class FileGraph:
         """The taps of values that are no maps, whatever axes they have."""
         known, _ = self._shapes(self.size)
         return frozenset(node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes))
+
+    def fits(self, size: Size) -> bool:
+        """Whether porter has an op for every node, and each takes what it gets at a size of the input."""
+        return not self.foreign and not self._shapes(size)[1]
 
     def has_room(self, size: tuple[int, int]) -> bool:
         """Whether every window has room in its map at a size of the input: a framework runs no window that lacks it."""

@@ -32,8 +32,9 @@ class InputSizes:
             UsageError: there is only one, and `size` is another.
         """
         if not self.takes(size):
-            message = "the file holds for {}x{} only: numbers in it were computed from that size".format(*self.built)
-            raise UsageError(message, where="--input-size", next="leave it out, or export the model with open sizes")
+            own = "{}x{}".format(*self.built)
+            message = f"the file holds for {own} only: layers or numbers in it are those of that size"
+            raise UsageError(message, where="--input-size", next=f"write {own}, or save the model for another size, or for any")
 
 
 def parse_size(text: str) -> Size:

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import completed
 from porter.filegraph.to_graph import Translated, expect_ops, to_graph
 from porter.fitting.fit import OWN_GRAPH, Fit, some
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
-from porter.padding import ANY
+from porter.padding import ANY, Size
 from porter.source.blocks import under_paths, with_blocks
 from porter.source.opened import Opened
 from porter.source.opening import of_fit
@@ -34,7 +35,8 @@ def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str
     found, names = with_blocks(found) if names is None else (under_paths(found, names), names)
     assert checkpoint.graph is not None
     opened = of_fit(_fit(checkpoint, found, built), checkpoint, engine_name(checkpoint), built)
-    return replace(opened, facts=opened.stating(names=dict(names), output_names=checkpoint.graph.output_names))
+    facts = opened.stating(names=dict(names), output_names=checkpoint.graph.output_names)
+    return replace(opened, facts=facts, sizes=checkpoint.graph.own_sizes(built))
 
 
 def translation(checkpoint: Checkpoint, wishes: Wishes = NONE) -> tuple[Translated, tuple[int, int]]:
@@ -47,16 +49,28 @@ def translation(checkpoint: Checkpoint, wishes: Wishes = NONE) -> tuple[Translat
     file, where = checkpoint.graph, str(checkpoint.path)
     assert file is not None
     asked = PROBE if wishes.size == ANY else wishes.size or ANY
-    rows, columns = asked if None in file.size else file.size
+    rows, columns = completed(file.size, asked)
     try:
         expect_ops(file)
         if rows is None or columns is None:
-            next = "add --input-size N, or any for pads that are computed from the size"
-            raise UsageError("the file states no input size", where=where, next=next)
+            raise _unstated(file.size, where)
         found = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
     return found, (rows, columns)
+
+
+def _unstated(size: Size, where: str) -> UsageError:
+    """The error for a file that leaves rows, columns or both open."""
+    if size == ANY:
+        next = "add --input-size N, or any for pads that are computed from the size"
+        return UsageError("the file states no input size", where=where, next=next)
+    rows, columns = size
+    return UsageError(
+        f"the file states an input of {rows or '?'}x{columns or '?'}",
+        where=where,
+        next=f"add --input-size {rows or 'ROWS'}x{columns or 'COLUMNS'}",
+    )
 
 
 def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fit:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -106,13 +106,19 @@ def small_sizes(graph: Graph, native: Pair) -> tuple[Pair, ...]:
     columns each window with a stride meets two remainders, and with a stride above two three, if the graph takes such sizes. The
     pads of rows do not depend on columns, so one size has the native remainders along its rows, and another along its columns.
 
+    One size at least has other rows than columns if the graph takes such: on a square, what is turned stays in its place.
+
     For ResNet-50 v2 and MobileNet v2 at 224x224 they are 128x97 and 97x128, for Keras's MobileNet v1 128x157 and 157x128, for
     Inception v3 at 299x299 171x202 and 202x171.
     """
     rows, columns = (_sides(graph, axis, _grown(graph, axis, native[axis])) for axis in (0, 1))
     count = max(len(rows), len(columns))
     pairs = ((rows[at % len(rows)], columns[(at + 1) % len(columns)]) for at in range(count)) if rows and columns else ()
-    return tuple(size for size in dict.fromkeys(pairs) if _takes(graph, size))
+    found = tuple(size for size in dict.fromkeys(pairs) if _takes(graph, size))
+    if any(down != across for down, across in found):
+        return found
+    oblong = ((down, across + _strides(graph, 1)) for down, across in found)
+    return tuple(filter(partial(_takes, graph), oblong)) or found
 
 
 def _takes(graph: Graph, size: Pair) -> bool:

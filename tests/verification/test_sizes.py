@@ -62,8 +62,10 @@ STEM = (Window((7, 7), (2, 2)), VALID)
         ((HALVED, HALVED), (20, 20), ((20, 21), (21, 20))),
         ((STEM, HALVED, HALVED), (20, 20), ((20, 25), (25, 20))),
         ((HALVED,), (3, 3), ((3, 4), (4, 3))),
-        # A window as long as its map at the native size needs no longer one.
-        (((Window((8, 8)), VALID),), (8, 8), ((8, 8),)),
+        # A window as long as its map at the native size needs no longer one, but no square.
+        (((Window((8, 8)), VALID),), (8, 8), ((8, 9),)),
+        (((Window((2, 2), (2, 2)), VALID),), (64, 64), ((32, 33), (33, 32))),
+        (((Window((1, 1)), VALID),), (224, 224), ((32, 33),)),
     ],
 )
 def test_sizes_that_a_small_graph_takes(

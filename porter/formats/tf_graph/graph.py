@@ -11,7 +11,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, Reference, depending
-from porter.filegraph.file_graph import FileGraph, completed
+from porter.filegraph.file_graph import FileGraph, FileNode, completed
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import named
 from porter.filegraph.walk import Image, begin, read_nodes
@@ -19,10 +19,10 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import EVALUATORS, RESHAPES, Constants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
-from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered
+from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
 from porter.formats.tf_graph.ops import READERS
-from porter.graph import Sigmoid, Softmax
-from porter.padding import Size
+from porter.graph import Resize, ResizeLike, Sigmoid, Softmax, Upsample
+from porter.padding import ANY, Size
 
 _FLOAT = 1
 _KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
@@ -66,6 +66,9 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     """The graph in porter's terms, and its tensors: every variable, every weight that a node takes, every big constant, and what
     porter computed from them.
 
+    Where the image states its size, and the graph says the same of images of any, but for what it resizes them to, it is read for
+    any, and TensorFlow runs it so. Otherwise it holds at its own size.
+
     A tap is the name of a TensorFlow op and means its first output, or has the output's place behind it: `split:1`. The definition
     is a GraphDef of the nodes that lead to the outputs and compute something, without control inputs, devices and underscored
     attributes; in it the tensors are constants with their names, types and shapes, without their content; numbers that the file
@@ -76,20 +79,36 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     """
     nodes = _without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
     nodes, ends = _shortened(ordered(nodes, [name for name, _ in graph.ends], refuse), graph.ends)
-    live = depending(nodes, [graph.image] + [node.name for node in nodes.values() if node.op == "Placeholder"])
+    plain = replace(graph, nodes=nodes, ends=ends)
     constants = Constants(nodes, graph.variables, graph.budget, refuse)
-    flow = Dataflow(nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
-    batch, channels, size = _image_shape(nodes, graph.image, flow)
-    walk = begin(flow, Image((graph.image, 0), channels, completed(size, graph.size), batch, fixed=True), graph.variables)
-    walk.tap = value_name
-    read_nodes(walk, READERS.get)
-    found = named(replace(walk.builder.finish(_given(walk.builder, walk.ends(ends))), evaluated=flow.evaluated))
+    walk, found = _walked(plain, constants, graph.size)
+    if found.size != ANY and graph.size is None:
+        everywhere, at_every = _walked(plain, constants, ANY)
+        if at_every.nodes == found.nodes or (at_every.fits(found.size) and _unresized(at_every) == _unresized(found)):
+            walk, found = everywhere, replace(at_every, size=found.size, resizable=True)
     used = [stored.name for node in found.nodes for stored in node.tensors.values() if stored.name not in found.evaluated]
     big = [node.name for node in nodes.values() if node.name in graph.variables or constants.is_big(node)]
     tensors = {name: constants.array(name) for name in dict.fromkeys(used + big)}
-    definition = _definition(nodes, tensors, walk.exact)
+    definition = _definition(nodes, tensors, walk.exact, found.resizable)
     found = replace(found, traced=graph.size is not None, definition=definition, language="tensorflow")
     return found, {**tensors, **found.evaluated}
+
+
+def _walked(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple[Walk, FileGraph]:
+    """A graph that is in order and shortened, read for images of a size: the stated one, completed by `size`, or ANY."""
+    live = depending(graph.nodes, [graph.image, *(node.name for node in graph.nodes.values() if node.op == "Placeholder")])
+    flow = Dataflow(graph.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
+    batch, channels, stated = _image_shape(graph.nodes, graph.image, flow)
+    taken = ANY if size == ANY else completed(stated, size)
+    walk = begin(flow, Image((graph.image, 0), channels, taken, batch, fixed=True), graph.variables)
+    walk.tap = value_name
+    read_nodes(walk, READERS.get)
+    return walk, named(replace(walk.builder.finish(_given(walk.builder, walk.ends(graph.ends))), evaluated=flow.evaluated))
+
+
+def _unresized(graph: FileGraph) -> list[FileNode]:
+    """The nodes but resizes, which at one size are by the scale that this makes of the sizes, whatever the graph says of them."""
+    return [node for node in graph.nodes if not isinstance(node.op, Resize | ResizeLike | Upsample)]
 
 
 def _given(builder: Builder, ends: Sequence[Value]) -> list[Value]:
@@ -152,7 +171,8 @@ def _image_shape(nodes: Mapping[str, GraphNode], image: str, flow: Dataflow[Grap
     return batch, 3 if channels is None else channels, (rows, columns)
 
 
-def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], exact: Mapping[str, float]) -> bytes:
+def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], exact: Mapping[str, float], at_every: bool) -> bytes:
+    """Args: at_every: the image's rows and columns are left open."""
     tf = import_tensorflow()
     definition = tf.compat.v1.GraphDef()
     definition.versions.producer = tf.version.GRAPH_DEF_VERSION
@@ -169,8 +189,9 @@ def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], ex
         for name, value in node.attributes.items():
             if not name.startswith("_"):
                 made.attr[name].CopyFrom(value)
-        if node.op == "Placeholder" and "shape" not in made.attr and input_sizes(node):
-            made.attr["shape"].shape.CopyFrom(tf.TensorShape(input_sizes(node)).as_proto())
+        if node.op == "Placeholder" and (sizes := input_sizes(node)):
+            taken = (*sizes[:1], None, None, *sizes[3:]) if at_every else sizes
+            made.attr["shape"].shape.CopyFrom(tf.TensorShape(taken).as_proto())
     return bytes(definition.SerializeToString(deterministic=True))
 
 
