@@ -1,11 +1,12 @@
-"""Where two graphs of the same paths lay their windows differently."""
+"""Where two graphs of the same paths compute different functions: their windows, and everything else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from porter.graph.graph import Graph, nonnegative_paths, shapes, site_of
+from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
+from porter.graph.ops.kinds import attributes
 from porter.padding import Site, Size, same_function
 
 
@@ -44,3 +45,70 @@ def site_differences(one: Graph, other: Graph, size: Size) -> Iterator[SiteDiffe
         )
         if not same:
             yield SiteDifference(node.path, site, padded, (rows, columns))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What one kind of steps computes otherwise in two graphs.
+
+    Attributes:
+        what: `pads`, `windows`, an attribute such as `epsilon`, `op` or `inputs`.
+        one, other: in words, in each graph; None where it lacks the step.
+        paths: the steps, in the graph's order.
+    """
+
+    what: str
+    one: str | None
+    other: str | None
+    paths: tuple[str, ...]
+
+    def in_words(self, one: str, other: str) -> str:
+        """In one line, with the names of the two graphs."""
+        steps = self.paths[0] if len(self.paths) == 1 else f"{len(self.paths)} steps, such as {self.paths[0]}"
+        if self.one is None or self.other is None:
+            has, words = (other, self.other) if self.one is None else (one, self.one)
+            return f"{words} at {steps} only in {has}"
+        return f"{self.what} of {steps}: {self.one} in {one}, {self.other} in {other}"
+
+
+def differences(one: Graph, other: Graph, ignoring: Collection[str] = ()) -> tuple[Difference, ...]:
+    """What two graphs compute otherwise at some input size, like steps together; empty if they are the same function of the same
+    tensors.
+
+    Args:
+        ignoring: attributes that do not change what a trained network computes.
+    """
+    sites = {found.path: found for found in site_differences(one, other, (None, None))}
+    found: dict[tuple[str, str | None, str | None], list[str]] = {}
+    for path in dict.fromkeys((*one.by_path, *other.by_path)):
+        for what, mine, theirs in _of_step(one, other, path, sites.get(path), ignoring):
+            found.setdefault((what, mine, theirs), []).append(path)
+    if one.outputs != other.outputs:
+        found["outputs", ", ".join(one.outputs), ", ".join(other.outputs)] = [one.output]
+    return tuple(Difference(*key, tuple(paths)) for key, paths in found.items())
+
+
+def _of_step(
+    one: Graph, other: Graph, path: str, site: SiteDifference | None, ignoring: Collection[str]
+) -> Iterator[tuple[str, str | None, str | None]]:
+    mine, theirs = one.by_path.get(path), other.by_path.get(path)
+    if mine is None or theirs is None or type(mine.op) is not type(theirs.op):
+        yield "op", _name(mine), _name(theirs)
+        return
+    # A reader of a step that one graph lacks reads another step there; the step itself is the difference.
+    apart = {path for path in (*mine.inputs, *theirs.inputs) if (path in one.by_path) is not (path in other.by_path)}
+    if mine.inputs != theirs.inputs and not apart:
+        yield "inputs", " and ".join(mine.inputs), " and ".join(theirs.inputs)
+    if site is not None:
+        if site.only_pads:
+            yield "pads", str(site.one), str(site.other)
+        else:
+            yield "windows", str(site.one.window), str(site.other.window)
+    shown = {"window", "convention"} if site_of(mine.op) else set()
+    for name in attributes(type(mine.op)).keys() - shown - set(ignoring):
+        if getattr(mine.op, name) != getattr(theirs.op, name):
+            yield name, f"{getattr(mine.op, name)}", f"{getattr(theirs.op, name)}"
+
+
+def _name(node: Node | None) -> str | None:
+    return None if node is None else node.op_name.replace("_", " ")
