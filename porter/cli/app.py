@@ -29,6 +29,7 @@ from porter.cli.arguments import (
     Mapped,
     MaybeFrom,
     Options,
+    Origin,
     Outputs,
     PortFolder,
     Preprocess,
@@ -101,6 +102,7 @@ def convert(
     stock: Stock = None,
     check: Annotated[bool | None, typer.Option("--check/--no-check", help="compare port and source; default: if possible")] = None,
     reference: GivenReference = None,
+    origin: Origin = None,
     recipes: Recipes = None,
     as_json: Json = False,
 ) -> None:

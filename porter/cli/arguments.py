@@ -22,6 +22,12 @@ MaybeFrom = Annotated[
 ]
 To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help=f"the framework of the port: {_DESTINATIONS}")]
 Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
+Origin = Annotated[
+    str | None,
+    typer.Option(
+        "--origin", metavar="ZOO", help="insist that the weights are this zoo's, if something states another (docs/twins.md)"
+    ),
+]
 InputSize = Annotated[
     str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the file's own, otherwise the recipe's")
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from porter.frameworks import DESTINATION_NAMES
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from porter.graph import Graph, Node
     from porter.graph.pads import Pad
     from porter.identify.inspection import Inspection
-    from porter.port import Input, Record, TensorLists
+    from porter.port import Input, Origin, Record, TensorLists
     from porter.recipe import Member, Proof, Recipe, Zoo
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
@@ -52,6 +52,7 @@ def conversion(made: Conversion) -> list[str]:
         f"  tensors  {_tensors(record.tensors)}",
         f"  classes  {_classes(record)}",
         f"  licence  {record.licence or 'unknown'}",
+        *([f"  origin   {record.origin.words}"] if _tells(record.origin) else []),
         *(f"  assumed  {line}" for line in record.assumed),
         f"  padding  {_pads_summary(record.pads)}; {size}"
         + ("; as trained, not as shipped" if record.padding == "trained" else ""),
@@ -70,6 +71,11 @@ def conversion(made: Conversion) -> list[str]:
         lines += [f"  check    {line}" for line in _check_lines(made.verdict)]
     # Why a check was skipped stands in its line already.
     return [*lines, *(f"  warning  {warning}" for warning in made.warnings if record.check != f"skipped: {warning}")]
+
+
+def _tells(origin: Origin | None) -> TypeGuard[Origin]:
+    """Whether an origin says more than that the file carries its graph."""
+    return origin is not None and origin.by != "graph"
 
 
 def _size(taken: Input) -> str:
@@ -178,7 +184,11 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {result.framework or 'any'}"]
     size = "any size" if result.size is None else "{}x{}".format(*result.size)
     if match is not None:
-        lines.append(f"  is         {match.member.name} (fits {match.score:.1%})")
+        stranger = result.origin is not None and result.origin.by != "graph" and result.origin.variant is None
+        fits = f"{match.score:.1%}"
+        lines.append(
+            f"  fits       {match.member.name} ({fits})" if stranger else f"  is         {match.member.name} (fits {fits})"
+        )
         lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:SHOWN]]
         lines.append(f"  input      {size}" + ("" if checkpoint.graph else ", as the recipe has it"))
     elif result.port is not None and result.port.variant is not None:
@@ -190,6 +200,8 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     if result.classes is not None:
         lines.append(f"  classes    {_classes(result)}")
         lines.append(f"  head       {result.head or 'none'}" + (f", then {result.activation}" if result.activation else ""))
+    lines += [f"  origin     {result.origin.words}"] if _tells(result.origin) else []
+    lines += [f"  twin       {twin.name}: {'; '.join(twin.differs)}" for twin in result.twins]
     lines += [f"  differs    {line}" for line in result.differs]
     lines += [f"  assumed    {line}" for line in result.assumed]
     if result.problem is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -63,6 +63,8 @@ class Conversion:
             "tensors": record.tensors.counts(),
             "source": record.source.model_dump(),
             "licence": record.licence,
+            "origin": record.origin and record.origin.model_dump(),
+            "twins": [asdict(twin) for twin in record.twins],
             "input": record.input.model_dump(),
             "padding": record.padding,
             "pads": [pad.model_dump() for pad in record.pads],
@@ -100,6 +102,7 @@ def convert(
     stock: bool | str = False,
     check: bool | None = None,
     reference: AnyPath | None = None,
+    origin: str | None = None,
     recipes: AnyPath | None = None,
 ) -> Conversion:
     """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port against its source.
@@ -134,6 +137,7 @@ def convert(
         check: compares the port with its source; None compares if the frameworks that it needs are installed.
         reference: a reference of your own, with which the port is compared too: another file that carries its graph, or code as
             `model.py:build`, which is run; `build()` gives a torch.nn.Module or a keras.Model.
+        origin: the zoo that the weights come from, which is `source`'s, whatever else states another one (docs/twins.md).
         recipes: a folder of recipes to use beside porter's and the user's; they come first (porter.recipe.find).
 
     Raises:
@@ -155,7 +159,7 @@ def convert(
             raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
     pads: Padding | None = None
     if source is None:
-        needing = {"--map": mapped, "--option": options, "--padding": padding != "shipped"}
+        needing = {"--map": mapped, "--option": options, "--padding": padding != "shipped", "--origin": origin}
         file = expect_file(str(subject), folder, [name for name, given in needing.items() if given])
         wishes = Wishes(keep_background, tuple(mapped), size=size, keep_activation=keep_activation, outputs=tuple(outputs))
         opening = partial(open_file, file, wishes, folder, path_of(weights))
@@ -165,7 +169,7 @@ def convert(
             where = "--outputs" if outputs else "--keep-activation"
             raise UsageError("a recipe's port gives logits", where=where, next="porter convert FILE --to FRAMEWORK")
         member = find_member(str(subject), source, folder)
-        wishes = Wishes(keep_background, tuple(mapped), choose_options(member.recipe, options or {}))
+        wishes = Wishes(keep_background, tuple(mapped), choose_options(member.recipe, options or {}), origin=origin)
         pads = parse_padding(padding, member)
         opening = partial(open_member, member, path_of(weights), wishes)
         name = f"{member.variant}-{member.zoo.name}"
@@ -232,7 +236,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         source=opened.file,
         model=dict(sorted(written.model.items())),
         pads=pads_of(plan),
-        chosen=dict(wishes.options),
+        chosen=dict(opened.chosen),
         recipes=str(recipes) if member and recipes_option(member.recipe, recipes) else None,
         layers=dict(written.layers),
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},

@@ -20,6 +20,7 @@ class Wishes:
         size: from `--input-size`, for a file that states no input size.
         keep_activation: keep the softmax or the sigmoid that gives a file's only output; no recipe is used then.
         outputs: the file's names of the values that the port gives, instead of the file's own outputs; no recipe is used then.
+        origin: the zoo that the weights come from, whatever else states another one (porter.source.origin).
     """
 
     background: bool = False
@@ -28,6 +29,7 @@ class Wishes:
     size: Size | None = None
     keep_activation: bool = False
     outputs: tuple[str, ...] = ()
+    origin: str | None = None
 
 
 NONE = Wishes()

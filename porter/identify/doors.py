@@ -21,10 +21,11 @@ from porter.source.beside import native_within, stated_beside, stated_within, we
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_checkpoint, open_port
+from porter.source.origin import expect_origin, origin_of, stated_member, undecided, with_origin
 from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
 from porter.source.tuned import open_tuned
-from porter.source.weights import fetch_published, needs_md5, publisher_of
+from porter.source.weights import fetch_published, needs_md5
 
 NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
 
@@ -47,7 +48,12 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         expect_as_made(port, wishes)
         opened = open_port(port, member)
     else:
-        opened = _with_config(_advised(member, read_weights(path, needs_md5(member)), wishes), path)
+        checkpoint = read_weights(path, needs_md5(member))
+        known = origin_of(member, checkpoint, wishes.origin)
+        expect_origin(member, known, checkpoint, member.recipe.path.parent)
+        wishes = replace(wishes, options={**known.options, **wishes.options})
+        opened = _with_config(with_origin(_advised(member, checkpoint, wishes), known), path)
+        warnings += undecided(opened)
     return replace(opened, warnings=(*warnings, *_no_background(opened, path, wishes), *opened.warnings))
 
 
@@ -204,8 +210,16 @@ def _unlike(opened: Opened) -> int:
 
 
 def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Opened:
-    """The file opened as a match; if another zoo publishes exactly this file, opened as that zoo's."""
-    return open_checkpoint(publisher_of(match.member, checkpoint) or match.member, checkpoint, wishes)
+    """The file opened as a match; if it is stated to come from a twin of the match, opened as that.
+
+    Raises:
+        UsageError: it is stated to be another network. Or as `open_checkpoint`.
+    """
+    known = origin_of(match.member, checkpoint)
+    member = stated_member(match.member, known)
+    expect_origin(member, known, checkpoint)
+    wishes = replace(wishes, options={**known.options, **wishes.options})
+    return with_origin(open_checkpoint(member, checkpoint, wishes), known)
 
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:

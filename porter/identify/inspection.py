@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,12 @@ from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, TUNED, Match, Ranked, rank
 from porter.identify.ports import convert_trained, port_of
 from porter.padding.sizes import parse_size
-from porter.port import Port, Record, port_at
-from porter.recipe import convert_command
+from porter.port import Origin, Port, Record, port_at
+from porter.recipe import Member, convert_command
+from porter.recipe.twins import Twin
 from porter.source.beside import weights_in
 from porter.source.opened import Opened
+from porter.source.origin import origin_of
 from porter.source.own_graph import open_graph
 
 
@@ -42,6 +44,8 @@ class Inspection:
         activation: the file's activation after the logits.
         differs: the file's differences from the zoo's own, one line each.
         assumed: one line for each fact that the file does not record and porter takes from the recipe.
+        origin: where its weights come from, by what states it; None if nothing does.
+        twins: see porter.port.Facts.
         problem: the reason why the file cannot be ported as it is, or as `match`.
         left_out: the errors of recipes that cannot be used.
         commands: commands that port the file, each tested: one, or one for each layer that could be the head.
@@ -59,6 +63,8 @@ class Inspection:
     activation: str | None = None
     differs: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    origin: Origin | None = None
+    twins: tuple[Twin, ...] = ()
     problem: str | None = None
     left_out: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
@@ -98,6 +104,8 @@ class Inspection:
             "commands": list(self.commands),
             "differs": list(self.differs),
             "assumed": list(self.assumed),
+            "origin": self.origin and self.origin.model_dump(),
+            "twins": [asdict(twin) for twin in self.twins],
             "problem": self.problem,
             "left_out": list(self.left_out),
             "trained": self.trained and str(self.trained),
@@ -136,7 +144,8 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, input
         if commands or match.score >= LIKELY:
             # What is about the whole file has the commands as its next step.
             size, stated = _size(checkpoint, match), problem.message if problem.where == str(checkpoint.path) else str(problem)
-            return Inspection(checkpoint, matches, match, size=size, problem=stated, commands=commands)
+            origin = origin_of(match.member, checkpoint).origin
+            return Inspection(checkpoint, matches, match, size=size, origin=origin, problem=stated, commands=commands)
     return replace(_or_trained(unmatched), matches=matches)
 
 
@@ -156,6 +165,8 @@ def _of_port(port: Port) -> Inspection:
         size=record.input.size,
         head=head_of(port.graph).path if record.classes else None,
         assumed=tuple(record.assumed),
+        origin=record.origin,
+        twins=record.twins,
         commands=(line,),
         port=record,
     )
@@ -209,8 +220,19 @@ def _of_opened(
         activation=opened.facts.activation,
         differs=(*(note for note in opened.file.notes if note not in (*checkpoint.notes, OWN_GRAPH)), *opened.warnings),
         assumed=opened.facts.assumed,
-        commands=(convert_command(match.member, other_than(opened.framework), checkpoint.path, recipes),),
+        origin=opened.facts.origin,
+        twins=opened.facts.twins,
+        commands=tuple(
+            convert_command(member, other_than(opened.framework), checkpoint.path, recipes)
+            for member in (match.member, *_undecided(match.member, opened))
+        ),
     )
+
+
+def _undecided(member: Member, opened: Opened) -> tuple[Member, ...]:
+    """The twins that the file may be too, because nothing states its origin."""
+    twins = () if opened.facts.origin is not None else opened.facts.twins
+    return tuple(member.recipe.member(twin.variant, twin.zoo) for twin in twins)
 
 
 def _settled(checkpoint: Checkpoint, match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:

@@ -22,3 +22,4 @@ from porter.port.folder import (
     update_record,
     write_record,
 )
+from porter.port.origin import BY, By, Origin

@@ -28,6 +28,8 @@ from porter.padding import ANY
 from porter.padding.sizes import MAX_SIDE, InputSizes
 from porter.port.files import GivenFile, Sha256, SourceFile, Strict
 from porter.port.holding import AGAIN, hold, where_trained
+from porter.port.origin import Origin
+from porter.recipe.twins import Twin
 
 RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20
@@ -41,11 +43,11 @@ PASSED, AGREES, NOT_MADE = "passed", "agrees with porter's own build, which is n
 
 
 ORDER = (
-    *("format", "architecture", "variant", "zoo", "framework", "graph", "input", "source", "model", "pads", "padding", "options"),
-    *("chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped", "ended_at", "dtype"),
-    *("preprocess", "protocol_by", "labels", "class_names", "classes", "source_classes", "background", "output", "activation"),
-    *("licence", "folded", "absorbed", "evaluated", "stock_class", "stock_arguments", "reference", "parity", "check", "versions"),
-    *("evaluation", "evaluations", "study"),
+    *("format", "architecture", "variant", "zoo", "framework", "graph", "input", "source", "origin", "twins", "model", "pads"),
+    *("padding", "options", "chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped"),
+    *("ended_at", "dtype", "preprocess", "protocol_by", "labels", "class_names", "classes", "source_classes", "background"),
+    *("output", "activation", "licence", "folded", "absorbed", "evaluated", "stock_class", "stock_arguments", "reference"),
+    *("parity", "check", "versions", "evaluation", "evaluations", "study"),
 )
 """The keys of port.json in their order."""
 
@@ -130,6 +132,8 @@ class Facts(Strict):
         background: row 0 of the port's head is ImageNet's background class.
         activation: the source's own after its output, which the port lacks.
         licence: of the zoo's published file; None for any other file.
+        origin: where the weights come from, by what states it; None if nothing does.
+        twins: other zoos' variants that take the same tensors and compute something else; none where the file carries its graph.
         evaluated: names of source tensors that porter computed from the file's, such as kernels that the model standardises as it
             runs.
     """
@@ -149,6 +153,8 @@ class Facts(Strict):
     output: Gives
     activation: str | None
     licence: str | None
+    origin: Origin | None = None
+    twins: tuple[Twin, ...] = ()
     evaluated: tuple[str, ...] = ()
 
     @property

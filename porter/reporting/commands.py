@@ -28,6 +28,8 @@ def convert(record: Record, folder: str) -> str:
         options += ["--input-size", "any"]
     elif size is not None and size != native:
         options += ["--input-size", "{}x{}".format(*size)]
+    if record.origin is not None and record.origin.by == "user" and record.zoo is not None:
+        options += ["--origin", record.zoo]
     if record.dtype != "float32":
         options += ["--dtype", record.dtype]
     if record.background:

@@ -97,6 +97,9 @@ def warn(contents: Contents) -> list[str]:
             f"By default, onnxruntime drops zeros before a max pool, as before {', '.join(zeros)}, from a model exported to ONNX. "
             "model.py pads with -0.0, which it keeps; porter convert --to onnx makes an ONNX port."
         )
+    if record.twins and record.origin is None:
+        others = ", ".join(twin.name for twin in record.twins)
+        said.append(f"Nothing states whether the weights are {record.name} or {others}, which take the same tensors.")
     if record.background:
         said.append("Row 0 of the logits is the background class, so every label is one row later.")
     if is_non_commercial(record.licence):
@@ -126,6 +129,8 @@ def facts(record: Record) -> list[Fact]:
         Fact("Its sha256", record.source.sha256, literal=True),
         *(Fact("Note", note) for note in record.source.notes),
         Fact("Licence", record.licence or "unknown"),
+        *([Fact("Origin", record.origin.words)] if record.origin is not None else []),
+        *(Fact("Twin", f"{twin.name} takes the same tensors: {'; '.join(twin.differs)}") for twin in record.twins),
         *(Fact("Assumed", line) for line in record.assumed),
         *(Fact(f"sha256 of {name}", digest, literal=True) for name, digest in record.model.items()),
         Fact("Input", f"{shape}, {at}; designed for {rows}×{columns}"),

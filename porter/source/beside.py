@@ -23,6 +23,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.source.protocol import NOTHING, Stated
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.onnx")
+_SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".pt2", ".ckpt", ".h5", ".keras", ".onnx", ".npz", ".msgpack", ".tflite")
 _SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
 _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
 """What reading settings raises that are none."""
@@ -32,7 +33,25 @@ def weights_in(path: Path) -> Path:
     """The file of weights of a folder that has a config.json; every other path as it is."""
     if not (path / CONFIG_FILE).is_file():
         return path
-    return next((path / name for name in _WEIGHTS if (path / name).is_file()), path)
+    usual = (path / name for name in _WEIGHTS if (path / name).is_file())
+    return next(usual, None) or next(iter(_files_of_weights(path)[:1]), path)
+
+
+def config_beside(weights: Path) -> dict[str, Any]:
+    """The content of the config.json that belongs to a file of weights; nothing where there is none, or it is no JSON."""
+    return _read_beside(weights.parent / CONFIG_FILE, []) if _belongs(weights) else {}
+
+
+def _belongs(weights: Path) -> bool:
+    """Whether the config.json in a file's folder is about it: the Hub gave the file its name, or it is the only one there."""
+    return weights.name in _WEIGHTS or _files_of_weights(weights.parent) == [weights]
+
+
+def _files_of_weights(folder: Path) -> list[Path]:
+    """The files of weights in a folder, if it has a config.json."""
+    if not (folder / CONFIG_FILE).is_file():
+        return []
+    return [path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file()]
 
 
 def stated_within(checkpoint: Checkpoint) -> tuple[Stated, tuple[str, ...]]:
@@ -58,7 +77,7 @@ def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:
     """What timm's config.json or transformers' preprocessor_config.json beside a file of weights says, and the names of classes in
     config.json; a warning where it says what porter cannot do. They may be links, as in Hugging Face's cache.
     """
-    if weights.name not in _WEIGHTS:
+    if not _belongs(weights):
         return NOTHING, ()
     warnings: list[str] = []
     config, processor = (_read_beside(weights.parent / name, warnings) for name in (CONFIG_FILE, PROCESSOR_FILE))

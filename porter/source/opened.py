@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from porter.base.dtypes import Array
@@ -13,6 +13,7 @@ from porter.graph import Graph
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, SourceFile, TensorLists
 from porter.recipe import Member
+from porter.recipe.expressions import Value
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Opened:
         framework: the zoo's or the port's, otherwise the engine that runs the file's graph.
         sizes: the size that the file states, otherwise the recipe's; of a port, its only size, otherwise its own native size.
         member: what it is; None for a file of a graph that no recipe has.
+        chosen: the options of the recipe that a user, or what stands beside the file, sets.
         assumed_size: one line if the recipe and not the source says what input size it was built for.
         shipped: with training pads, the graph with the source's own.
         fitted: None if the source is a port.
@@ -45,6 +47,7 @@ class Opened:
     lists: TensorLists
     file: SourceFile
     member: Member | None = None
+    chosen: Mapping[str, Value] = field(default_factory=dict)
     assumed_size: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     shipped: Graph | None = None

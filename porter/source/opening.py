@@ -11,6 +11,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
+from porter.fitting.twins import same_function
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.padding.sizes import InputSizes
@@ -64,6 +65,8 @@ def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NON
         MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
     """
     publisher = publisher_of(member, checkpoint)
+    if publisher is not None and not same_function(member, publisher):
+        publisher = None  # the user insists on a twin of it
     other_zoo = _other_zoo_warning(publisher, member)
     member = publisher or member
     zoo = member.zoo
@@ -92,6 +95,7 @@ def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NON
         ),
         file=opened.file.model_copy(update={"published": publisher is not None}),
         member=member,
+        chosen=wishes.options,
         assumed_size=() if recorded else assumed_size(member.zoo, opened.sizes.built),
         warnings=(*other_zoo, *placed, *fit.warnings, *scaling),
     )

@@ -159,6 +159,9 @@ def takes_any_size(variant: str) -> bool:
     return not variant.startswith("vit_")
 
 
+TWINS_OF_TIMM = ("resnetaa50", "resnetblur18", "resnetblur50")
+"""timm's models that take the tensors of one of the above, compute something else, and are in no recipe (timm/models/resnet.py)."""
+
 UNLIKE_TIMM: Mapping[str, str] = {
     f"resnet{layers}v2": f"its resnetv2_{layers} has strides in the first unit of a stage, and slim's and Keras's in the last one"
     for layers in (50, 101, 152)

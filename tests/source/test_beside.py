@@ -70,22 +70,22 @@ def test_other_configs_say_nothing(tmp_path: Path) -> None:
 def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(weights_file: WeightsMaker, tmp_path: Path) -> None:
     names = [f"flower {number}" for number in range(5)]
     file = folder(tmp_path / "flowers", SETTINGS, label_names=names)
-    save_file(torch.load(weights_file(VARIANT, "torchvision", ".pth", 5), weights_only=True), file)
-    made = porter.convert(VARIANT, "torchvision", "torch", weights=file.parent, out=tmp_path / "port", check=False)
+    save_file(torch.load(weights_file(VARIANT, "timm", ".pth", 5), weights_only=True), file)
+    made = porter.convert(VARIANT, "timm", "torch", weights=file.parent, out=tmp_path / "port", check=False)
     record = made.port.record
     assert (record.preprocess, record.protocol_by, record.class_names) == (PROTOCOL, "file", tuple(names))
     assert not any("--preprocess" in warning for warning in made.warnings)
     assert porter.inspect(file.parent).record() == porter.inspect(file).record()
     assert porter.verify(tmp_path / "port", weights=file.parent, float64=True).ok
     own = {"preprocess": "resize=none,size=96"}
-    again = porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "own", check=False, **own)  # type: ignore[arg-type]
+    again = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "own", check=False, **own)  # type: ignore[arg-type]
     assert again.port.record.protocol_by == "user"
     (file.parent / "config.json").write_text(json.dumps({"pretrained_cfg": SETTINGS, "label_names": names[:3]}))
-    made = porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "three", check=False)
+    made = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "three", check=False)
     assert made.port.record.class_names == () and any("config.json names 3 classes" in warning for warning in made.warnings)
     (tmp_path / "five.txt").write_text("\n".join("abcde"))
     own = {"class_names": tmp_path / "five.txt"}
-    made = porter.convert(VARIANT, "torchvision", "torch", weights=file, out=tmp_path / "five", check=False, **own)  # type: ignore[arg-type]
+    made = porter.convert(VARIANT, "timm", "torch", weights=file, out=tmp_path / "five", check=False, **own)  # type: ignore[arg-type]
     assert made.port.record.class_names == tuple("abcde")
 
 

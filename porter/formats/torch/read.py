@@ -18,6 +18,8 @@ from porter.formats.torch.objects import SAVE, Storage, Tensor, archived, stream
 from porter.formats.torch.values import Content, Place, Values
 from porter.formats.torch.wrapping import unwrap
 
+ARCH = "arch"
+"""What training scripts call the name of the model beside its state_dict: timm's train.py, PyTorch's ImageNet example."""
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _PICKLE = "data.pkl"
 _LOCAL_HEADER, _LENGTHS = 30, slice(26, 30)
@@ -62,7 +64,9 @@ def _mapped(descriptor: int) -> mmap.mmap:
 
 def _checkpoint(path: Path, found: object, values: Values) -> Checkpoint:
     state = unwrap(found, _is_tensor, path)
-    return Checkpoint(path, "torch", "torch", {name: values.array(name, held) for name, held in state.tensors.items()}, state.notes)
+    tensors = {name: values.array(name, held) for name, held in state.tensors.items()}
+    arch = found.get(ARCH) if isinstance(found, Mapping) else None
+    return Checkpoint(path, "torch", "torch", tensors, state.notes, stated={ARCH: arch} if isinstance(arch, str) else {})
 
 
 def _is_tensor(value: object) -> bool:

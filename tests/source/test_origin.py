@@ -1,0 +1,243 @@
+"""Where weights come from: what states it, what is believed, and what is refused. Tensors cannot tell twins apart."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+import porter
+from porter.base.errors import UsageError
+from porter.fitting.wishes import Wishes
+from porter.identify.doors import open_member
+from porter.port import Origin
+from porter.recipe import find_member, recipes_folder
+from porter.recipe.twins import FILE
+from porter.zoos.tables import TIMM, TIMM_TF
+from tests.support import source_checkpoint
+
+VARIANT = "mobilenet_v3_small"
+PLAIN, SAME = "mobilenetv3_small_100", "tf_mobilenetv3_small_100"
+ALL = [
+    (variant, zoo, twin["zoo"])
+    for variants in json.loads((recipes_folder() / FILE).read_text(encoding="utf-8"))["twins"].values()
+    for variant, zoos in variants.items()
+    for zoo, listed in zoos.items()
+    for twin in listed
+]
+"""Every pair of twins of every recipe, both ways."""
+FEW = [("mobilenet_v1", "timm_tf", "timm"), ("efficientnet_lite0", "timm", "timm_tf"), ("inception_v3", "timm", "torchvision")]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """Makes a file of a variant's tensors, each once, in a folder of its own."""
+    files: dict[str, Path] = {}
+
+    def make(variant: str, zoo: str) -> Path:
+        if variant not in files:
+            files[variant] = tmp_path_factory.mktemp(variant) / "model.safetensors"
+            save_file(dict(source_checkpoint(variant, zoo).tensors), files[variant])
+        return files[variant]
+
+    return make
+
+
+def placed(file: Path, folder: Path, name: str = "model.safetensors", config: dict[str, Any] | None = None) -> Path:
+    """The file under a name, with a config.json beside it."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.hardlink_to(file)
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def origin_of(path: Path, zoo: str, variant: str = VARIANT, **wishes: Any) -> Origin | None:
+    return open_member(find_member(variant, zoo), path, Wishes(**wishes)).facts.origin
+
+
+@pytest.mark.parametrize(
+    ("variant", "zoo", "twin"), [*FEW, *(pytest.param(*pair, marks=pytest.mark.full) for pair in ALL if pair not in FEW)]
+)
+def test_the_origin_is_right_and_twins_are_said(
+    variant: str, zoo: str, twin: str, made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    """Asked as a user asks: of a folder that says what it is, of a released name, and of tensors without either."""
+    file = made(variant, zoo)
+    bare = porter.inspect(placed(file, tmp_path / "bare"))
+    assert bare.match is not None and bare.origin is None
+    assert {bare.match.member.zoo.name, *(each.zoo for each in bare.twins)} >= {zoo, twin}
+    assert {line.split()[4] for line in bare.commands} >= {zoo, twin}
+    called = {"timm": TIMM, "timm_tf": TIMM_TF}.get(zoo, {}).get(variant)
+    if called is None:  # torchvision's files have no config.json
+        return
+    config = {"architecture": called[0], "model_args": dict(called[1]), "num_classes": 1000, "global_pool": "avg"}
+    said = porter.inspect(placed(file, tmp_path / "folder", config=config))
+    assert said.origin is not None and (said.origin.by, said.origin.variant) == ("config.json", variant)
+    if (zoo, twin) != ("timm_tf", "torchvision"):  # timm has one Inception v3
+        assert said.match is not None and said.match.member.zoo.name == zoo == said.origin.zoo
+    with pytest.raises(UsageError) as refused:
+        open_member(find_member(variant, twin), tmp_path / "folder")
+    assert called[0] in str(refused.value) and f"{variant} from {twin}" in refused.value.message
+    if not called[1] and variant != "inception_v3":
+        named = porter.inspect(placed(file, tmp_path / "named", f"{called[0]}-0a1b2c3d.safetensors"))
+        assert named.origin is not None and (named.origin.by, named.origin.zoo) == ("file name", zoo)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"architecture": SAME}, (SAME, "timm_tf")),
+        ({"architecture": f"{SAME}.in1k", "global_pool": "avg"}, (SAME, "timm_tf")),
+        ({"model_type": "timm_wrapper", "architecture": PLAIN}, (PLAIN, "timm")),
+        ({"architecture": PLAIN, "model_args": {"in_chans": 3, "pad_type": ""}}, (PLAIN, "timm")),
+        ({"architecture": PLAIN, "model_args": {"act_layer": "relu"}}, (f"{PLAIN} (act_layer relu)", None)),
+        ({"architecture": PLAIN, "global_pool": "max"}, (f"{PLAIN} (global_pool max)", None)),
+        ({"architecture": "resnet18"}, ("resnet18", None)),
+        ({"architecture": "tf_mobilenetv3_large_100"}, ("tf_mobilenetv3_large_100", "timm_tf")),
+        ({"model_type": "mobilenet_v1", "tf_padding": True}, ("mobilenet_v1 (tf_padding True)", None)),
+        ({"module": "keras_hub.src.models", "class_name": "ResNetBackbone"}, ("ResNetBackbone", None)),
+    ],
+)
+def test_a_config_is_believed(
+    config: dict[str, Any], said: tuple[str, str | None], made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    name, zoo = said
+    path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=config)
+    for asked in ("timm", "timm_tf"):
+        if asked == zoo and "large" not in name:
+            assert origin_of(path, asked) == Origin(by="config.json", says=f"timm's {name}", variant=VARIANT, zoo=zoo)
+        else:
+            with pytest.raises(UsageError) as refused:
+                origin_of(path, asked)
+            assert f" {name}" in refused.value.message and f"{VARIANT} from {asked}" in refused.value.message
+            assert f"--origin {asked}" in str(refused.value.next)
+        assert origin_of(path, asked, origin=asked) == Origin(by="user", says=f"{VARIANT} from {asked}", variant=VARIANT, zoo=asked)
+
+
+@pytest.mark.parametrize("config", [{}, {"architecture": 3}, {"architecture": ""}, {"lr": 0.1, "model_type": None}, [], 7])
+def test_a_config_of_something_else_says_nothing(config: Any, made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    assert origin_of(placed(made(VARIANT, "timm"), tmp_path / "folder", config=config), "timm") is None
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 100_000, '{"architecture": "' + "a" * 100_000 + '"}'])
+def test_a_hostile_config_is_no_fault(text: str, made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    path = placed(made(VARIANT, "timm"), tmp_path / "folder", config={})
+    (path.parent / "config.json").write_text(text)
+    if text.endswith("}"):
+        with pytest.raises(UsageError) as refused:
+            origin_of(path, "timm")
+        assert len(str(refused.value)) < 1000
+    else:
+        assert origin_of(path, "timm") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "zoo"),
+    [
+        ("tf_mobilenetv3_small_100-37f49e2b.pth", "timm_tf"),
+        ("mobilenetv3_small_100_lamb-266a294c.pth", "timm"),
+        ("tf_mobilenetv3_small_100-0a1b2c3d4e.pth", "timm_tf"),
+        ("mobilenetv3_small_100-37f49e2b (1).pth", None),
+        ("best-0a1b2c3d.pth", None),
+        ("mobilenetv3_small.pth", None),
+    ],
+)
+def test_a_released_name_is_believed(name: str, zoo: str | None, made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    """It is believed although the digest in it is not the file's: people train released files further."""
+    path = placed(made(VARIANT, "timm"), tmp_path / "folder", name.replace(".pth", ".safetensors"))
+    found = {asked: _origin_or_none(path, asked) for asked in ("timm", "timm_tf")}
+    if zoo is None:
+        assert set(found.values()) == {None}
+    else:
+        (known,) = (each for each in found.values() if isinstance(each, Origin))
+        assert (known.by, known.zoo, found[zoo]) == ("file name", zoo, known)
+
+
+def _origin_or_none(path: Path, zoo: str) -> Origin | str | None:
+    try:
+        return origin_of(path, zoo)
+    except UsageError as error:
+        return error.message
+
+
+def test_a_training_script_says_the_name_of_its_model(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    state = load_file(made(VARIANT, "timm"))
+    for arch, zoo in ((SAME, "timm_tf"), (PLAIN, "timm"), ("mobilenetv3", None)):
+        torch.save({"arch": arch, "state_dict": state, "epoch": 3}, tmp_path / "last.pth")
+        found = {asked: _origin_or_none(tmp_path / "last.pth", asked) for asked in ("timm", "timm_tf")}
+        if zoo is None:
+            assert set(found.values()) == {None}
+        else:
+            assert found[zoo] == Origin(by="metadata", says=f"'{arch}'", variant=VARIANT, zoo=zoo)
+            assert sum(isinstance(each, Origin) for each in found.values()) == 1
+
+
+def test_twins_that_no_recipe_has_are_refused(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    """timm's resnetblur50 has the tensors of ResNet-50: what blurs is not stored (timm/layers/blur_pool.py)."""
+    file = made("resnet18", "torchvision")
+    for name, config in (("model.safetensors", {"architecture": "resnetblur18"}), ("resnetblur18-84f4748f.safetensors", None)):
+        path = placed(file, tmp_path / name, name, config)
+        found = porter.inspect(path)
+        assert found.commands == () and "resnetblur18, which no recipe has" in str(found.problem)
+        with pytest.raises(UsageError, match="resnetblur18"):
+            origin_of(path, "torch", "resnet18")
+
+
+def test_another_zoo_with_the_same_function_is_no_contradiction(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    path = placed(made("resnet18", "torchvision"), tmp_path / "folder", config={"architecture": "resnet18"})
+    for asked in ("torchvision", "timm"):
+        known = origin_of(path, asked, "resnet18")
+        assert known is not None and (known.variant, known.zoo) == ("resnet18", "timm")
+
+
+def test_a_config_beside_several_files_is_that_of_the_usual_one(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    own = placed(made(VARIANT, "timm"), tmp_path / "folder", "mine.safetensors", {"architecture": SAME})
+    assert origin_of(own, "timm_tf") is not None, "it is the only one"
+    placed(made(VARIANT, "timm"), tmp_path / "folder")
+    assert origin_of(own, "timm") is None and origin_of(tmp_path / "folder", "timm_tf") is not None
+
+
+def test_an_epsilon_that_a_config_states_is_the_ports(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    """`--stock timm` writes it for norms of another epsilon than the model's own."""
+    config = {"architecture": "mobilenetv2_035", "model_args": {"bn_eps": 0.002}}
+    path = placed(made("mobilenet_v2_0.35", "timm"), tmp_path / "folder", config=config)
+    made_port = porter.convert("mobilenet_v2_0.35", "timm", "torch", weights=path.parent, out=tmp_path / "port", check=False)
+    epsilons = {node["epsilon"] for node in made_port.port.record.graph["nodes"] if node["op"] == "batch_norm"}
+    assert epsilons == {0.002} and made_port.port.record.chosen == {"bn_epsilon": 0.002}
+
+
+def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
+    made: Callable[[str, str], Path], tmp_path: Path
+) -> None:
+    path = placed(made(VARIANT, "timm"), tmp_path / "bare")
+    bare = porter.convert(VARIANT, "timm", "torch", weights=path, out=tmp_path / "port", check=False)
+    (said,) = (warning for warning in bare.warnings if "nothing states" in warning)
+    assert "mobilenet_v3_small from timm_tf" in said and "--between timm,timm_tf" in said
+    record = bare.record()
+    assert record["origin"] is None and [twin["zoo"] for twin in record["twins"]] == ["timm_tf"]
+    stored = json.loads((tmp_path / "port" / "port.json").read_text())
+    assert stored["origin"] is None and stored["twins"] == json.loads(json.dumps(record["twins"]))
+    report = porter.report(tmp_path / "port").path.read_text(encoding="utf-8")
+    assert "Nothing states whether" in report and "mobilenet_v3_small from timm_tf" in report
+    again = porter.convert(
+        VARIANT, "timm", "torch", weights=path, out=tmp_path / "port", overwrite=True, check=False, origin="timm"
+    )
+    assert not any("nothing states" in warning for warning in again.warnings)
+    assert again.record()["origin"]["by"] == "user" and again.record()["twins"] == record["twins"]
+    with pytest.raises(UsageError, match="--origin says timm_tf"):
+        porter.convert(VARIANT, "timm", "torch", weights=path, out=tmp_path / "other", origin="timm_tf")
+    with pytest.raises(UsageError, match="needs a recipe's variant"):
+        porter.convert(path, out=tmp_path / "other", origin="timm")
+    shutil.copy(path, tmp_path / "copy.safetensors")
+    onwards = porter.convert(VARIANT, "timm", "tf", weights=tmp_path / "port", out=tmp_path / "tf", check=False)
+    assert onwards.record()["origin"] == again.record()["origin"], "a port keeps what is known"
