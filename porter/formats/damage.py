@@ -10,7 +10,7 @@ from pathlib import Path
 from porter.base.errors import FileError, first_line
 
 _DAMAGED: tuple[type[Exception], ...] = (
-    *(ValueError, TypeError, LookupError, RecursionError, ArithmeticError, OSError),
+    *(ValueError, TypeError, IndexError, RecursionError, ArithmeticError, OSError),
     struct.error,
 )
 

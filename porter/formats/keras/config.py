@@ -45,7 +45,7 @@ def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
         described: dict[LayerPath, Described] = {}
         _describe(read_json(text), (), described)
         return described
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         message = f"config.json is not a Keras model's config: {type(error).__name__} {error}"
         raise FileError(message.splitlines()[0], where=str(path), next="save the model again") from None
 

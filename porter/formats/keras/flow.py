@@ -147,7 +147,7 @@ def _version(model: Mapping[str, Any], calls: Sequence[Call]) -> int:
 def _reading(where: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, IndexError, RecursionError) as error:
         text = str(error.args[0]) if error.args else ""
         message = f"the file's description of its model cannot be read: {type(error).__name__} {text:.200}"
         raise FileError(message.splitlines()[0], where=where, next="save the model again") from None

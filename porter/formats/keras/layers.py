@@ -61,7 +61,7 @@ def read_layer(layer: Layer) -> Read:
     Raises:
         NoOp: porter has no op for the layer.
         PaddingError: its numbers make no window.
-        ValueError, TypeError, KeyError: the config lacks an argument that the layer needs, or has a wrong one.
+        ValueError, TypeError: the config lacks an argument that the layer needs, or has a wrong one.
     """
     kind = layer.op
     if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or _has_size(layer)):

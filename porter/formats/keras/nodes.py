@@ -49,7 +49,7 @@ def parse_inbound(node: Any, layers: Collection[str]) -> Inbound:
     """One entry of a layer's `inbound_nodes`. `layers` are the names in the layer's model.
 
     Raises:
-        ValueError, TypeError, KeyError: the entry has none of the known forms.
+        ValueError, TypeError: the entry has none of the known forms.
     """
     if isinstance(node, dict) and node.keys() == {"args", "kwargs"}:
         arguments = _parse(node["args"])

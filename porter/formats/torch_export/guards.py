@@ -62,6 +62,7 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
     symbols = {axis: re.fullmatch(r"Symbol\('(\w+)'[^()]*\)|(\w+)", text) for axis, text in texts.items()}
     if len({*texts.values()}) < len(texts) or None in symbols.values():  # rows are as many as columns, or an even number
         return False
+    ranges = program["range_constraints"]
     try:
         code = program.get("guards_code") or []
         if len("".join(code)) > _MOST or max(traced[2:]) > _LARGEST or len(graph.nodes) * sum(traced[2:]) > _MOST_SHAPES:
@@ -69,7 +70,7 @@ def holds_at_every_size(program: Mapping[str, Any], image: str, traced: Sequence
         steps = 0
         guards = [_read(ast.parse(text, mode="eval").body) for text in code]
         for axis, symbol in symbols.items():
-            bounds = program["range_constraints"].get(symbol and (symbol[1] or symbol[2])) or {}
+            bounds = ranges.get(symbol and (symbol[1] or symbol[2])) or {}
             least, side = _least(graph, axis, (traced[2], traced[3])), traced[2 + axis]
             if bounds.get("max_val") is not None or (bounds.get("min_val") or 0) > least:
                 return False

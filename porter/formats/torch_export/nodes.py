@@ -15,7 +15,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
-from porter.formats.limits import MOST_NODES
+from porter.formats.limits import MOST_NODES, Members
 
 Walk = walk.Walk["AtenNode"]
 Sizes = tuple[int | str, ...]
@@ -139,7 +139,7 @@ class _Reader:
     expressions: Mapping[str, int | str]
     doubles: Collection[str]
     nodes: dict[str, AtenNode] = field(default_factory=dict)
-    given: dict[str, Reference] = field(default_factory=dict)
+    given: dict[str, Reference] = field(default_factory=Members)
     numbers: dict[str, Array] = field(default_factory=dict)
     known: dict[str, tuple[Reference, int]] = field(default_factory=dict)
     scope: str = ""

@@ -178,7 +178,7 @@ BROKEN: dict[str, tuple[Callable[[Members], Members], str]] = {
                 arg={"as_tensor": {"name": "z"}}
             ),
         ),
-        "the program is damaged: 'z'",
+        "the program is damaged: it lacks 'z'",
     ),
     "a power of large numbers": (
         program(
@@ -265,7 +265,10 @@ SIZES: dict[str, tuple[Callable[[Any], Any], Any]] = {
     ),
     "many guards": (lambda content: content.update(guards_code=["1 < 2"] * (1 << 18)), (8, 8)),
     "sizes of another kind": (hinted({"as_int": "a"}), "the program is damaged: invalid literal"),
-    "no ranges": (lambda content: content.pop("range_constraints") and None, "the program is damaged: 'range_constraints'"),
+    "no ranges": (
+        lambda content: content.pop("range_constraints") and None,
+        "the program is damaged: it lacks 'range_constraints'",
+    ),
     "guards of another kind": (lambda content: content.update(guards_code=[7]), "the program is damaged: sequence item 0"),
 }
 
