@@ -65,10 +65,13 @@ def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
 
 def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool = True) -> Read:
     """As `combine`, of a value and a constant. `first` is the value's place."""
-    numbers = walk.flow.shape(other)
-    if not _fits(walk, view, other) or (view.value.is_array and numbers and math.prod(numbers) > 1 and kind not in ("Max", "Min")):
+    count = math.prod(walk.flow.shape(other) or ())
+    if not _fits(walk, view, other) or (view.value.is_array and count > 1):
         return _by_array(walk, node, kind, view, other, first)
-    value = _with_tensor(walk, node, kind, view.value, other) or _with_constant(walk, node, kind, view.value, other, first)
+    value = _with_tensor(walk, node, kind, view.value, other)
+    if value is None and count > MOST_CONSTANTS:
+        return _by_array(walk, node, kind, view, other, first)
+    value = value or _with_constant(walk, node, kind, view.value, other, first)
     return walk.views.like(view, value) if value else None
 
 
@@ -76,6 +79,8 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
     """A stored array with a number of its own in each place."""
     lacking = f"{node.op} by something that is not one number per channel"
     numbers, origin = walk.flow.shape(other), walk.flow.origin(other)
+    if view.axes is not None and len(numbers or ()) > len(view.axes):
+        return f"{node.op} by numbers of more axes than the value has"
     if kind == "Add" and numbers and walk.views.along_channels(view, numbers) and (held := walk.flow.constants.declared(origin)):
         biased = walk.builder.bias(node.name, view.value, Stored(origin, "O" * len(held)))
         if biased is not None:
@@ -151,12 +156,14 @@ def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Refer
         return None
     numbers, name, builder = constant.ravel().astype(np.float64), node.name, walk.builder
     number = numbers.tolist()
-    if kind in ("Max", "Min"):
+    if kind in ("Max", "Min") and len(number) == 1:
         low, high = (number[0], math.inf) if kind == "Max" else (-math.inf, number[0])
-        return builder.clip(name, value, low, high) if len(number) == 1 else None
+        return builder.clip(name, value, low, high)
+    if kind in ("Max", "Min") or (kind == "Div" and not first):
+        return builder.add(name, _OF_VALUES[kind], builder.affine(f"{name}:constant", value, (0.0,), number), value)
     if kind == "Pow" and first and number == [2.0]:
         return builder.add(name, ops.Multiply(), value, value)
-    if kind == "Div" and (not first or not all(number)):
+    if kind == "Div" and not all(number):
         return None
     scales: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
         "Add": ((1.0,), number),

@@ -251,11 +251,16 @@ class Builder:
         return self.add(name, ops.Add(), self.add(f"{name}:above", ops.Relu(), value), below)
 
     def concat(self, name: str, *values: Value) -> Value:
-        """Values joined along their channels; the input's own channels in their order, each scaled, are the input scaled."""
-        parts = [part for value in values if (part := self._scaled_input(value)) is not None]
-        if len(parts) == len(values) and [place for places, _, _ in parts for place in places] == [*range(self.channels)]:
+        """Values joined along their channels; the input's own channels, each scaled, are the input scaled, in their order or turned
+        around.
+        """
+        parts, every = [part for value in values if (part := self._scaled_input(value)) is not None], range(self.channels)
+        places = [place for part in parts for place in part[0]] if len(parts) == len(values) else []
+        if places in ([*every], [*every[::-1]]):
             scale, offset = (np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
-            return self.affine(name, Value(INPUT, (self.channels, *(values[0].shape or ())[1:])), scale, offset)
+            order = {AXES[0]: slice(None, None, 1 if places == [*every] else -1)}
+            whole = self.cut(name, Value(INPUT, (self.channels, *(values[0].shape or ())[1:])), order)
+            return self.affine(name, whole, scale, offset)
         return self.add(name, ops.Concat(), *values) if len(values) > 1 else values[0]
 
     def _scaled_input(self, value: Value) -> tuple[range, Numbers, Numbers] | None:

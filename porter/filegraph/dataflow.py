@@ -256,6 +256,8 @@ class Dataflow(Generic[N]):
 
     def _whole(self, end: Reference) -> Numbers | None:
         """A value computed from stored tensors of any size; None where numpy cannot compute it."""
+        if end in self.computed:
+            return self.computed[end]
 
         def inputs(name: str) -> Sequence[Reference]:
             return () if self.constants.declared(name) is not None else self.nodes[name].inputs

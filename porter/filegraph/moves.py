@@ -210,7 +210,17 @@ def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int
 
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along a new axis, which has this place; of maps their channels, of which it counts the parts."""
-    return _stacked(walk, node, [walk.kept(source) for source in sources], place) or arrays.stack(walk, node, sources, place)
+    views = [walk.kept(source) for source in sources]
+    return _stacked(walk, node, views, place) or _of_channels(walk, node, views, place) or arrays.stack(walk, node, sources, place)
+
+
+def _of_channels(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
+    """Maps of one channel, which their tensors have no axis for, as the channels of one map; None for other values."""
+    wide = [whole for view in views if (whole := view.with_axes([place])) is not None]
+    names = walk.views.alike(wide) if all(view.value.is_map for view in wide) else None
+    if names is None or names[place] != "channels":
+        return None
+    return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in wide)), names)
 
 
 def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:

@@ -228,7 +228,36 @@ def _repeats(layers: Any, ops: Any, x: Any) -> Any:
     return tokens + ops.repeat(tokens[:, :1], ROWS * COLUMNS, axis=1)
 
 
+def _as_caffe(layers: Any, ops: Any, x: Any) -> Any:
+    """The first layers of a model that prepares its images itself."""
+    from keras.applications import resnet50
+
+    return layers.Conv2D(2, 1)(resnet50.preprocess_input(x[..., :3]))
+
+
+def _vectors_beside_arrays(layers: Any, ops: Any, x: Any) -> Any:
+    """One number for each place of the last axis, whatever that is."""
+    vector, row = np.array([0.5, -1, 2, 0.25]), np.linspace(1, 2, COLUMNS)
+    pooled = layers.GlobalMaxPooling2D()(x)
+    turned = ops.transpose(x, (0, 3, 1, 2)) * row
+    return [
+        ops.stack([pooled, pooled * 2], axis=1) + vector,
+        ops.transpose(turned, (0, 2, 3, 1)),
+        ops.stack([x[:, 0], x[:, 1]], 1) - vector,
+    ]
+
+
+def _by_constants(layers: Any, ops: Any, x: Any) -> Any:
+    vector, matrix = np.array([0.5, -1, 2, 0.25]), np.random.default_rng(6).normal(size=(CHANNELS, 3))
+    positive = ops.square(x) + 1
+    bounded = ops.maximum(x, vector) - ops.minimum(vector, x) + ops.divide(vector, positive) + 3.0 / positive
+    return [bounded + ops.power(x, 2), ops.matmul(x, matrix), ops.matmul(_tokens(layers, x), matrix[:, :1])]
+
+
 KERAS_3_CASES: Mapping[str, Make] = {
+    "images as Caffe takes them": _as_caffe,
+    "vectors beside arrays": _vectors_beside_arrays,
+    "constants on either side": _by_constants,
     "attention of ops": _in_parts,
     "attention over both axes": _both_axes,
     "shifted windows": _shifted,

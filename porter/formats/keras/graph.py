@@ -26,12 +26,14 @@ from porter.formats.keras.naming import name_layers
 from porter.formats.keras.operations import read_operation
 from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import operation_name
+from porter.formats.limits import Members
+from porter.graph import MOST_CONSTANTS
 from porter.padding import Size
 
-_OPERANDS = ("x", "x1", "inputs", "y", "x2", "query", "value", "key")
+_OPERANDS = ("x", "x1", "a", "inputs", "y", "x2", "b", "query", "value", "key", "bias")
 """Keywords of an operation, or of an attention, that are operands, in their order."""
 _IMAGE: Reference = ("", 0)
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+_DAMAGED = (ValueError, TypeError, AttributeError, IndexError, OverflowError)
 """Raised by what is no description of a layer."""
 
 
@@ -162,7 +164,7 @@ def _layers(named: Named, walk: Walk, given: Mapping[int, Reference], tensors: M
     call, operation = named.call, operation_name(named.call.kind, named.call.arguments)
     inputs = tuple(_reference(result, given) for result in results_in(call.given))
     of_operands = operation or call.kind in ATTENTIONS
-    arguments = {**call.arguments, **call.given.keywords} if of_operands else call.arguments
+    arguments = Members({**call.arguments, **(call.given.keywords if of_operands else {})})
     arrays = {variable: tensors[name] for variable, name in named.tensors.items()}
     constants: dict[str, Array] = {}
 
@@ -204,10 +206,11 @@ def _reference(result: Result, given: Mapping[int, Reference]) -> Reference:
 
 
 def _taken(operand: Any, given: Mapping[int, Reference], hold: Callable[[Array], Reference]) -> Any:
-    """An operand with its values, and its arrays of several axes, as `Taken`; a number or a vector stays as it is."""
+    """An operand with its values, and its arrays of several axes or of many numbers, as `Taken`; others stay as they are."""
     if isinstance(operand, Result):
         return Taken(_reference(operand, given))
-    if isinstance(operand, list) and (array := numbers_in(operand)) is not None and array.size > array.shape[-1]:
+    array = numbers_in(operand) if isinstance(operand, list) else None
+    if array is not None and array.size > min(array.shape[-1], MOST_CONSTANTS):
         return Taken(hold(array))
     return tuple(_taken(item, given, hold) for item in operand) if isinstance(operand, tuple) else operand
 

@@ -11,15 +11,19 @@ from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.einsum import einsum
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
+from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import NoOp, Read
 from porter.formats.keras.activations import ACTIVATIONS, activated
 from porter.formats.keras.layer import Layer, Taken, count, number
-from porter.formats.keras.scaling import constant
+from porter.formats.keras.scaling import numbers_in
 from porter.graph import DepthToSpace, LocalResponseNorm, RmsNorm
 from porter.graph.ops import Function
 from porter.padding import LOWEST
 
-_KINDS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "true_divide": "Div", "maximum": "Max", "minimum": "Min"}
+_KINDS = {
+    **{"add": "Add", "subtract": "Sub", "multiply": "Mul", "true_divide": "Div"},
+    **{"maximum": "Max", "minimum": "Min", "power": "Pow"},
+}
 _FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "max": "max", "norm": "norm"}
 
 
@@ -28,7 +32,7 @@ def read_operation(layer: Layer) -> Read | list[Read]:
 
     Raises:
         NoOp: porter has no op for it.
-        PaddingError, ValueError, TypeError, KeyError: as porter.formats.keras.layers.read_layer.
+        PaddingError, ValueError, TypeError: as porter.formats.keras.layers.read_layer.
     """
     reader = _READERS.get(layer.op, activated if layer.op in ACTIVATIONS else None)
     if reader is None or not layer.inputs:
@@ -39,6 +43,8 @@ def read_operation(layer: Layer) -> Read | list[Read]:
 def _arithmetic(layer: Layer) -> Read:
     if len(layer.operands) != 2:
         raise NoOp(f"{layer.op} of {len(layer.operands)} operands")
+    if str(layer.arguments.get("data_format", "NHWC")) != "NHWC":
+        raise NoOp(f"{layer.op} with the channels first")
     return combine(layer.walk, layer, _KINDS[layer.op], [_source(layer, operand) for operand in layer.operands])
 
 
@@ -50,9 +56,9 @@ def _source(layer: Layer, operand: Any) -> Reference:
     """
     if isinstance(operand, Taken):
         return operand.source
-    numbers = constant(operand)
+    numbers = numbers_in(operand)
     if numbers is None:
-        raise NoOp(f"{layer.op} by something that is not one number per channel")
+        raise NoOp(f"{layer.op} by what is neither a value nor numbers")
     layer.walk.flow.computed[f"{layer.name}:constant", 0] = numbers
     return f"{layer.name}:constant", 0
 
@@ -224,9 +230,15 @@ def _moved(layer: Layer) -> Read:
 
 def _matmul(layer: Layer) -> Read:
     turns = [bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")]
-    if any(turns) or len(layer.inputs) != 2:
-        raise NoOp(f"{layer.op} {'with a transposition' if any(turns) else 'with a constant'}")
-    return array_products.matmul(layer.walk, layer, layer.inputs)
+    if any(turns) or len(layer.operands) != 2:
+        raise NoOp(f"{layer.op} with a transposition")
+    sources = [_source(layer, operand) for operand in layer.operands]
+    values = [layer.walk.is_value(source) for source in sources]
+    if values == [True, False]:
+        return dense(layer.walk, layer, sources[0], Product(sources[1], "IO"))
+    if values == [False, True]:
+        raise NoOp(f"{layer.op} of a constant and a value")
+    return array_products.matmul(layer.walk, layer, sources)
 
 
 def _clip(layer: Layer) -> Read:

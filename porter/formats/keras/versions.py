@@ -25,6 +25,8 @@ _FUNCTIONS: Mapping[str, str] = {
     "reduce_sum": "sum",
     "divide": "true_divide",
     "truediv": "true_divide",
+    "bias_add": "add",
+    "pow": "power",
     "concat": "concatenate",
     "clip_by_value": "clip",
     "lrn": "local_response_normalization",

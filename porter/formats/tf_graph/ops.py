@@ -115,7 +115,7 @@ PLAIN: Mapping[str, Op] = {
 READERS: Mapping[str, Reader[GraphNode]] = {
     **{kind: always(op) for kind, op in PLAIN.items()},
     **dict.fromkeys(
-        ("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum"), arithmetic.read_binary
+        ("Add", "AddV2", "AddN", "BiasAdd", "Sub", "Mul", "RealDiv", "Div", "Minimum", "Maximum", "Pow"), arithmetic.read_binary
     ),
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), arithmetic.read_fused_norm),
     **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2"), arithmetic.read_matrix),

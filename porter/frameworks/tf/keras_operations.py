@@ -151,7 +151,7 @@ def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
 
 
 _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
-    **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "negative")},
+    **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "negative", "power")},
     "add": lambda operands, settings: total(operands),
     "cast": lambda operands, settings: operands[0],
     "clip": _named("clip", "x_min", "x_max", clip_value_min="x_min", clip_value_max="x_max"),

@@ -15,6 +15,7 @@ from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.to_graph import to_graph
 from porter.formats.keras.graph import read_graph
+from porter.formats.keras.layer import Layer
 from porter.formats.keras.layers import IDENTITY_AT_INFERENCE
 from porter.graph import (
     INPUT,
@@ -39,6 +40,7 @@ from porter.graph import (
     Relu,
     Relu6,
     Sigmoid,
+    SliceChannels,
     Softmax,
 )
 from porter.padding import LOWEST, Convention, Window
@@ -399,7 +401,7 @@ def test_arithmetic_of_keras_2() -> None:
     assert scaled("math.subtract", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]) == Affine((-1.0,), (1.0,))
     assert scaled("math.truediv", y=["in", 0, 0]) == Divide()
     assert scaled("math.add", y=["in", 0, 0]) == Add()
-    assert isinstance(scaled("math.truediv", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]), Foreign)
+    assert scaled("math.truediv", ["_CONSTANT_VALUE", -1, 1.0, {"y": ["in", 0, 0]}]) == Divide()
     assert isinstance(scaled("math.truediv", y=0.0), Foreign)
     assert isinstance(scaled("math.multiply", y=[[1.0], [2.0]]), Foreign)
     for axes in ([1, 2], [-3, -2], [-2, 1]):
@@ -408,6 +410,9 @@ def test_arithmetic_of_keras_2() -> None:
         assert scaled("math.reduce_mean", axis=others) == Foreign(f"mean with {others}")
     assert scaled("math.reduce_mean", axis=[0, 1]) == Foreign("mean over the batch")
     assert scaled("cast", dtype="int32") == Foreign("cast")
+    assert scaled("nn.bias_add", bias=[1.0, 2.0, 4.0], data_format="NHWC") == Affine((1.0,) * 3, (1.0, 2.0, 4.0))
+    assert scaled("nn.bias_add", bias=[1.0, 2.0, 4.0], data_format="NCHW") == Foreign("add with the channels first")
+    assert scaled("add", y=[[[[[1.0, 2.0, 4.0]]]]]) == Foreign("add by numbers of more axes than the value has")
 
 
 def tensor(name: str, call: int = 0) -> Json:
@@ -448,6 +453,18 @@ def test_operations_of_keras_3_are_no_layers(module: str | None) -> None:
         Add(),
     ]
     assert graph.by_name["e"].inputs == ("d", "a")
+
+
+def test_images_that_the_model_turns_around_itself() -> None:
+    """keras.applications.resnet50.preprocess_input, and that of all models whose images are Caffe's."""
+    key = {"class_name": "__ellipsis__", "config": {}}
+    parts = [modern("GetItem", f"c{place}", tensor("in"), [key, place], module="keras.src.ops.numpy") for place in (2, 1, 0)]
+    stack = modern("Stack", "s", [tensor("c2"), tensor("c1"), tensor("c0")], module="keras.src.ops.numpy")
+    stack["config"]["axis"] = -1
+    means = {"class_name": "__tensor__", "config": {"value": [[[[-104.0, -117.0, -124.0]]]]}}
+    graph = read(functional(source(), *parts, stack, modern("Add", "a", tensor("s"), means, module="keras.src.ops.numpy")))
+    assert said(graph) == {"s": SliceChannels(2, -1, -1), "a": Affine((1.0,) * 3, (-104.0, -117.0, -124.0))}
+    assert graph.resizable
 
 
 def nested(call: int, of_model: int, *calls: list[Any]) -> Json:
@@ -695,6 +712,16 @@ def test_configs_with_anything_anywhere() -> None:
         except FileError as error:
             assert "\n" not in str(error)
     assert 100 < read_graphs < 600
+
+
+def test_a_fault_of_porters_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(layer: Layer) -> None:
+        raise KeyError("it")
+
+    with pytest.raises(FileError, match="'it' cannot be read: ValueError it lacks 'cropping'"):
+        only("Cropping2D")
+    monkeypatch.setattr("porter.formats.keras.graph.read_layer", fail)
+    assert only("Cropping2D").op == Foreign("Cropping2D that could not be read, though porter has the op: KeyError: 'it'")
 
 
 @pytest.mark.parametrize("kind", ["Conv2D", "Dense"])
