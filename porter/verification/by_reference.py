@@ -71,7 +71,7 @@ def _proof(check: Check, reference: GivenReference, unfolded: Source, sizes: Siz
     apart = _apart(reference, graph)
     if apart is not None and all(parity.ok for parity in parities):
         parities = [replace(parity, ok=False, silent=apart) for parity in parities]
-    return GivenProof(reference.file, settle(parities), notes, reference.apart, check.fed)
+    return GivenProof(reference.file, settle(parities, check.tolerance), notes, reference.apart, check.fed)
 
 
 def _differs_inside_only(parity: Parity, graph: Graph) -> bool:

@@ -27,10 +27,10 @@ FLOAT64_LIMIT = 1e-10
 """Separates a wrong function from rounding: equal functions stay below 1e-13 here, the smallest wrong pad is above 1e-4."""
 FLOAT32_LIMIT = 1e-5
 OWN_ROUNDING = 4.0
-"""In float32 a port's distance from its source may be this many times the source's distance from itself in float64, up to
-`MOST_ROUNDING`."""
+"""In float32 a port's distance from its source may be this many times the source's distance from itself in float64; up to
+`MOST_ROUNDING` unless float64 proves the port."""
 MOST_ROUNDING = 1e-4
-"""The largest limit in float32: the smallest wrong pad is above it, so a larger limit could hide one."""
+"""The largest limit in float32 by itself: the smallest wrong pad is above it, so a larger limit could hide one."""
 _NO_ROUNDING = 10.0
 """A distance in float32 of this many times its limit, without the bound of `MOST_ROUNDING`, is no rounding, whatever float64 says:
 the destination's float32 code computes something else. Right EfficientNets reach 3 times their limit."""
@@ -46,18 +46,25 @@ BAR_AFTER = 1.0
 Run = Callable[[Array, Dtype], Mapping[str, Array]]
 
 
-def settle(parities: Sequence[Parity]) -> tuple[Parity, ...]:
+def settle(parities: Sequence[Parity], tolerance: float | None = None) -> tuple[Parity, ...]:
     """The same comparisons, where float64 decides what the function is, and float32 says how it rounds: if the one in float64
-    holds, what exceeds its limit in another type by rounding only is no fault.
+    holds, what exceeds its limit in another type by rounding only is no fault. No wrong pad can hide then, so a node may round as
+    many times what the source does there as it does, unless a `tolerance` is given.
     """
     if not any(parity.dtype == "float64" and parity.ok for parity in parities):
         return tuple(parities)
-    return tuple(
-        replace(parity, ok=True, rounds_from=parity.first_bad.path if parity.first_bad else None)
-        if not parity.ok and _rounds_only(parity)
-        else parity
-        for parity in parities
-    )
+    return tuple(_settled(parity, tolerance) if not parity.ok and _rounds_only(parity) else parity for parity in parities)
+
+
+def _settled(parity: Parity, tolerance: float | None) -> Parity:
+    if tolerance is None:
+        nodes = tuple(replace(node, limit=max(node.limit, OWN_ROUNDING * node.rounding)) for node in parity.nodes)
+        parity = replace(parity, nodes=nodes, limit=max(parity.limit, OWN_ROUNDING * parity.source_rounding))
+    bad = next((node for node in parity.nodes if not node.ok), None)
+    blamed = parity.first_bad
+    if bad is None or blamed is None or blamed.path != bad.path:
+        blamed = None if bad is None else FirstBad(bad.path, bad.rel_l2, None, None, None)
+    return replace(parity, ok=True, first_bad=blamed, rounds_from=None if bad is None else bad.path)
 
 
 def _rounds_only(parity: Parity) -> bool:
@@ -109,11 +116,11 @@ def compare(
                     trim()
                 seen[dtype].add(plan.graph, sums, dtype, tolerance)
     parities = [_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches]
-    settled = settle(parities)
+    settled = settle(parities, tolerance)
     proved = any(parity.ok for parity in parities if parity.dtype == "float64")  # otherwise nothing in another type is settled
     if not proved or all(parity.ok or parity.top_changed for parity in settled):
         return settled
-    return settle([one if one.ok else _with_more_draws(one, source, batches[one.dtype]) for one in parities])
+    return settle([one if one.ok else _with_more_draws(one, source, batches[one.dtype]) for one in parities], tolerance)
 
 
 def _with_more_draws(parity: Parity, source: Source, batches: Sequence[Array]) -> Parity:

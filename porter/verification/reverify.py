@@ -147,10 +147,10 @@ def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
     said, rounds, proof = list[str](), verdict.rounds, verdict.proof
     if rounds is not None:
         norms = port.record.folded is None and any(isinstance(node.op, BatchNorm) for node in port.graph.nodes)
-        limits = f"limit {rounds.limit:.1e}, the source's own rounding {rounds.source_rounding:.1e}"
-        figures = f"logits {rounds.logits.rel_l2:.1e} ({limits})"
+        node = next(node for node in rounds.nodes if node.path == rounds.rounds_from)
+        figures = f"{node.rel_l2:.1e} (limit {node.limit:.1e}, the source's own rounding {node.rounding:.1e})"
         advice = "; norms that are folded round less: --fold-bn" if norms else ""
-        said.append(f"the {rounds.dtype} error is above its limit from {rounds.rounds_from} on: {figures}{advice}")
+        said.append(f"the {rounds.dtype} error is above its limit from {node.path} on: {figures}{advice}")
     kernels = [path for path in proof.unexcited if "kernel" in tensor_shapes(port.graph).get(path, {})]
     if kernels:
         said.append(f"{some(kernels)} gave the same values for every input, so nothing is known of their weights")

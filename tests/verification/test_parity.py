@@ -15,6 +15,7 @@ from porter.padding import Capabilities, Convention, Window
 from porter.verification import memory
 from porter.verification.numbers import distance
 from porter.verification.parity import FLOAT32_LIMIT, MOST_ROUNDING, compare
+from porter.verification.results import Parity
 
 NATIVE = Capabilities(True, True, ("same",), True, "any", ("floor",), ("real_cells",), (), (), True)
 
@@ -105,6 +106,19 @@ def test_in_single_precision_the_sources_own_rounding_sets_the_limit() -> None:
     assert not compare(plan(), Fake(source), lambda b, d: values(pool=7e-4), {"float32": [BATCH]})[0].ok
     loose = compare(plan(), Fake(lambda dtype: source(dtype, 1.0)), lambda b, d: values(pool=1.1), {"float32": [BATCH]})[0]
     assert loose.limit == MOST_ROUNDING and not loose.ok
+
+
+def test_a_node_that_rounds_as_the_source_does_is_not_said_to_round_more() -> None:
+    """Sums that cancel are off by 1e-3 in float32 whoever computes them; float64 tells them from wrong ones."""
+    batches: dict[Dtype, list[Array]] = {"float32": [BATCH], "float64": [BATCH]}
+    source = Fake(lambda dtype: values() if dtype == "float64" else values(pool=1e-3))
+
+    def compared(off: float, tolerance: float | None = None) -> Parity:
+        return compare(plan(), source, lambda b, d: values(pool=off if d == "float32" else 0.0), batches, tolerance)[0]
+
+    found = compared(3e-3)
+    assert found.ok and found.rounds_from is None and found.first_bad is None and found.logits.rel_l2 <= found.limit
+    assert compared(7e-3).rounds_from == "pool" and compared(3e-3, 1e-4).rounds_from == "pool"
 
 
 @pytest.mark.parametrize(
