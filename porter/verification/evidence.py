@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.graph import Clip, Graph, HardSigmoid, Relu, Relu6, Sigmoid, Softmax, Tanh
@@ -29,10 +31,10 @@ class Samples:
 
     def add(self, value: Array) -> None:
         """Adds a value of N x C x H x W or N x F."""
-        for image in value.reshape(len(value), value.shape[1] if value.ndim > 1 else 1, -1):
-            step = max(1, image.size // _SAMPLED) if image.shape[1] > 1 else 1
-            step = min(step, max(1, image.shape[1] // 2))
-            self.images.append(image[:, ::step].astype(np.float64))
+        channels = value.reshape(len(value), value.shape[1] if value.ndim > 1 else 1, -1)
+        count, cells = channels.shape[1:]
+        places = _scattered(count, cells, min(cells, max(2, _SAMPLED // count)))
+        self.images.extend(np.take_along_axis(image, places, 1).astype(np.float64) for image in channels)
 
     @property
     def variation(self) -> float:
@@ -40,6 +42,16 @@ class Samples:
         everywhere, or zero, or not finite.
         """
         return variation(np.stack(self.images).swapaxes(0, 1).reshape(len(self.images[0]), -1))
+
+
+@lru_cache(64)
+def _scattered(rows: int, cells: int, count: int) -> NDArray[np.intp]:
+    """For each row `count` of its cells, of each part of them one by chance, so that what repeats itself is met everywhere: between
+    the cells of a transposed convolution may lie others that hold the bias only.
+    """
+    ends = np.arange(count + 1) * cells // count
+    places: NDArray[np.intp] = np.random.default_rng((rows, cells)).integers(ends[:-1], ends[1:], (rows, count))
+    return places
 
 
 def variation(channels: Array) -> float:
@@ -102,7 +114,7 @@ def silence(graph: Graph, path: str, known: Mapping[str, float], values: Array) 
 
 def _saturated(values: Array) -> bool:
     """Whether an output has two numbers only, as a one-hot softmax has and the logarithms of one that are cut off below."""
-    numbers = values.ravel()[:: max(1, values.size // _SATURATED)]
+    numbers = values.ravel()[_scattered(1, values.size, min(values.size, _SATURATED))[0]]
     return numbers.size > 4 and np.unique(np.round(numbers / np.abs(numbers).max(), 9)).size <= 2
 
 
