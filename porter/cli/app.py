@@ -249,8 +249,13 @@ def fetch(variant: Variant, source: From, recipes: Recipes = None, as_json: Json
 @study_app.command("padding")
 def study_padding(
     variant: Variant,
-    source: From,
     data: Data,
+    source: MaybeFrom = None,
+    between: Annotated[
+        str | None,
+        typer.Option(metavar="ZOO,ZOO", help="decide as which of two zoos' networks of the same tensors the weights were trained"),
+    ] = None,
+    origin: Origin = None,
     weights: Weights = None,
     sites: Annotated[
         list[str] | None,
@@ -275,7 +280,7 @@ def study_padding(
     as_json: Json = False,
 ) -> None:
     """Measure the same weights under each candidate padding and name the one that they were trained with."""
-    studied = porter.study(**_given(locals()))
+    studied = porter.study(**({"source": None} | _given(locals())))
     from porter.cli.study import study
 
     show(studied.record() if as_json else study(studied))

@@ -10,7 +10,7 @@ from porter.evaluation.results import Study, Trained
 def study(result: Study) -> list[str]:
     path, layout = result.photos
     lines = [
-        f"{result.variant} from {result.zoo}: {result.weights}",
+        f"{result.variant} from {' or '.join(result.between) or result.zoo}: {result.weights}",
         f"  photos    {result.images:,} of {path} ({layout}{', --limit' if result.limit else ''})",
         f"  protocol  {result.protocol}",
         f"  sites     {', '.join(result.sites) or 'none'}",
@@ -22,7 +22,7 @@ def study(result: Study) -> list[str]:
     lines += [f"skipped: {name}: {why}" for name, why in result.skipped.items()]
     if not result.complete:
         lines.append("INCOMPLETE: interrupted, so later cases are missing")
-    lines += _verdict("trained with", result.trained)
+    lines += _verdict("trained as" if result.between else "trained with", result.trained)
     if result.by_entropy is not None:
         lines += _verdict("by entropy", result.by_entropy)
     return [*lines, *(f"  warning   {warning}" for warning in result.warnings)]
@@ -37,7 +37,7 @@ def _table(result: Study) -> list[str]:
     """Errors in percent, losses in nats; columns that no case fills are left out."""
     columns = {
         "case": [case.name for case in result.cases],
-        "pads": [case.convention for case in result.cases],
+        "computes" if result.between else "pads": [case.convention for case in result.cases],
         "top-1 error %": [_figure(case.top1_error, 3) for case in result.cases],
         "top-5 error %": [_figure(case.top5_error, 3) for case in result.cases],
         "ten-crop top-5 error %": [_figure(case.ten_crop_top5_error, 3) for case in result.cases],

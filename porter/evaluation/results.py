@@ -215,6 +215,7 @@ class Study:
         preprocess, limit, split, labels, class_names: see Evaluation.
         skipped: by name, why a case was not run.
         complete: False if Ctrl-C ended it; cases that were not measured on all photos are then left out.
+        between: the two zoos that it decides between; empty if it is about pads. `trained` then names one of them.
     """
 
     variant: str
@@ -237,6 +238,7 @@ class Study:
     class_names: str | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
     complete: bool = True
+    between: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from numpy import float32
+
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
 from porter.graph.ops.kinds import attributes
 from porter.padding import Site, Size, same_function
@@ -106,8 +108,13 @@ def _of_step(
             yield "windows", str(site.one.window), str(site.other.window)
     shown = {"window", "convention"} if site_of(mine.op) else set()
     for name in attributes(type(mine.op)).keys() - shown - set(ignoring):
-        if getattr(mine.op, name) != getattr(theirs.op, name):
-            yield name, f"{getattr(mine.op, name)}", f"{getattr(theirs.op, name)}"
+        if not _equal(one_value := getattr(mine.op, name), other_value := getattr(theirs.op, name)):
+            yield name, f"{one_value}", f"{other_value}"
+
+
+def _equal(one: object, other: object) -> bool:
+    """Whether two attributes are the same; a file may store a number in float32."""
+    return one == other or (isinstance(one, float) and isinstance(other, float) and float32(one) == float32(other))
 
 
 def _name(node: Node | None) -> str | None:

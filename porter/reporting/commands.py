@@ -74,6 +74,8 @@ def study(record: Record, folder: str, result: Study | None) -> str:
     options = ["--from", record.zoo, *_weights(record), *_settings(record), *_recipes(record), "--port", folder]
     if result is None:
         return command("study", "padding", record.variant, *options, "--data", "PATH")
+    if result.between:
+        options += ["--between", ",".join(result.between)]
     if any(case.ten_crop_top5_error is not None for case in result.cases):
         options += ["--crops", "10"]
     if result.preprocess is not None and (stated_then := read_preprocess(result.preprocess)) != record.preprocess:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from porter.graph import Add, Affine, AvgPool, BatchNorm, Conv, Graph, Node, Relu, Relu6
@@ -58,7 +59,13 @@ def test_every_kind_is_seen(other: Graph, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "ignoring"), [(GRAPH, ()), (changed(0, convention=Convention("cntk")), ()), (changed(1, momentum=0.5), ("momentum",))]
+    ("other", "ignoring"),
+    [
+        (GRAPH, ()),
+        (changed(0, convention=Convention("cntk")), ()),
+        (changed(1, momentum=0.5), ("momentum",)),
+        (changed(1, epsilon=float(np.float32(1e-5))), ()),
+    ],
 )
 def test_the_same_function_differs_in_nothing(other: Graph, ignoring: tuple[str, ...]) -> None:
     assert differences(GRAPH, other, ignoring) == ()

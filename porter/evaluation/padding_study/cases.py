@@ -40,11 +40,13 @@ class Trial:
         names: several if two candidates compute the same.
         conventions: by path, at the sites that it changes; every other site has the shipped convention.
         changes: the number of these sites that were changed one by one, not by a rule.
+        graph: another network of the same tensors, in place of the zoo's own.
     """
 
     names: tuple[str, ...]
     conventions: Mapping[str, Convention]
     changes: int = 0
+    graph: Graph | None = None
 
     @property
     def name(self) -> str:
@@ -136,7 +138,7 @@ class Setting:
     capabilities: Capabilities
 
     def padded(self, trial: Trial) -> Graph:
-        return with_conventions(self.graph, trial.conventions)
+        return with_conventions(trial.graph or self.graph, trial.conventions)
 
     def misfit(self, trial: Trial) -> str | None:
         """Why a trial computes nothing: maps differ in size where they are added or joined, or a window has no cell. None if it

@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import Unpack
 
-from porter.base.errors import FileError, UsageError
+from porter.base.errors import FileError, PorterError, UsageError
 from porter.data.classes import Classes
 from porter.data.layouts import open_any_photos
+from porter.data.photos import Failure
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
 from porter.evaluation.measuring import PhotoOptions, read_options
+from porter.evaluation.padding_study.between import Decided, candidates, decide, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case
 from porter.evaluation.padding_study.numbers import error, judge, mean
-from porter.evaluation.padding_study.rounds import Outcome, run_rounds
+from porter.evaluation.padding_study.rounds import Outcome, Rounds, run_rounds
 from porter.evaluation.padding_study.runs import Bench, running_framework
 from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square
-from porter.evaluation.results import Case, Crops, Study
+from porter.evaluation.results import Case, Crops, Study, Trained
 from porter.files import AnyPath, path_of
 from porter.fitting.wishes import Wishes
 from porter.identify.doors import open_member
 from porter.port import Port, read_port, update_record
-from porter.recipe import choose_options, find_member, trained_conventions
+from porter.recipe import Member, choose_options, find_member, trained_conventions
 from porter.source.opened import Opened
 from porter.source.protocol import doubted
 
 
 def study(
     variant: str,
-    source: str,
+    source: str | None,
     data: AnyPath,
     *,
+    between: str | Sequence[str] | None = None,
+    origin: str | None = None,
     weights: AnyPath | None = None,
     sites: Sequence[str] = (),
     mapped: Sequence[str] = (),
@@ -44,7 +48,8 @@ def study(
     recipes: AnyPath | None = None,
     **photos: Unpack[PhotoOptions],
 ) -> Study:
-    """Measures the same weights under each candidate padding, and names the one that they were trained with.
+    """Measures the same weights under each candidate padding, and names the one that they were trained with; or as each of two
+    zoos' networks.
 
     First it changes all strided sites together: as shipped, asymmetric (TensorFlow's SAME), symmetric ((k-1)//2 cells on every
     side), and the recipe's training pads. Then it changes one site at a time in the best of these; then it combines the changes
@@ -53,7 +58,10 @@ def study(
     preprocessing unless another is stated, and float32.
 
     Args:
-        variant, source, weights, mapped, options, recipes: see `convert`.
+        variant, source, weights, mapped, options, origin, recipes: see `convert`. With `between`, `source` may be None: the weights
+            then have the names of the first of these zoos that they fit.
+        between: two zoos, as `ZOO,ZOO` or a pair, whose networks take the same tensors and compute something else: the study names
+            the one that the weights were trained as (docs/twins.md), each fed as its zoo prepares photos and as the other does.
         data, photos: see `evaluate`; `data` may also be a folder of photos without classes. With ten crops, the single-crop errors
             of their centre are measured too.
         sites: instead of all strided sites, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes write them.
@@ -64,13 +72,20 @@ def study(
         KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not `complete`.
     """
     how = read_options(photos)
-    member = find_member(variant, source, path_of(recipes))
-    wishes = Wishes(map=tuple(mapped), options=choose_options(member.recipe, options or {}))
-    opened = open_member(member, path_of(weights), wishes)
+    zoos = () if between is None else parse_between(between)
+    if source is None and not zoos:
+        raise UsageError("nothing says whose names the weights have", where="--from", next="add --from ZOO, or --between ZOO,ZOO")
+    members = [find_member(variant, zoo, path_of(recipes)) for zoo in zoos or (source,) if zoo is not None]
+    chosen = choose_options(members[0].recipe, options or {})
+    wishes = Wishes(map=tuple(mapped), options=chosen, origin=origin)
+    if source is not None or not zoos:
+        opened = open_member(find_member(variant, str(source), path_of(recipes)), path_of(weights), wishes)
+    else:
+        opened = _open_either(members, path_of(weights), wishes)
     opened = replace(opened, facts=how.stated.of(opened.facts, opened.file.file))
+    assert opened.member is not None
     protocol = _protocol(opened, how.crops)
     into = None if port is None else _expect_port_of(read_port(Path(port)), opened)
-    asked = parse_sites(sites, opened.graph)
     data_set = open_any_photos(
         Path(data),
         classes=Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map),
@@ -79,39 +94,110 @@ def study(
         split=how.split,
     )
     framework = running_framework(opened.framework)
-    setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
-    bench = Bench(opened, setting, framework, protocol, data_set, how)
-    assert opened.member is not None
-    rounds = run_rounds(setting, trained_conventions(opened.member), asked, bench.run)
-    judged = judge([outcome.judged for outcome in rounds.outcomes])
-    labelled = data_set.unlabelled is None
-    trained = name_case(rounds, judged, "log-loss" if labelled else "entropy")
-    by_entropy = name_case(rounds, judge([outcome.entropy for outcome in rounds.outcomes]), "entropy") if labelled else None
+    if zoos:
+        fed, apart = candidates(opened, members, how.crops)
+        found = _of_zoos(decide(opened, fed, apart, framework, data_set, how), zoos, how.crops)
+    else:
+        setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
+        bench = Bench(opened, setting, framework, protocol, data_set, how)
+        asked = parse_sites(sites, opened.graph)
+        rounds = run_rounds(setting, trained_conventions(opened.member), asked, bench.run)
+        found = _of_pads(setting, rounds, bench, how.crops)
     assumed = opened.facts.assumed + doubted(opened.facts, opened.member.zoo.name)
-    found = Study(
+    labelled = data_set.unlabelled is None
+    made = Study(
         variant=variant,
         zoo=opened.member.zoo.name,
         weights=opened.file.file,
         photos=(str(data_set.path), data_set.layout),
-        protocol=in_words(protocol, how.crops),
+        protocol=found.protocol,
         preprocess=asdict(protocol),
         limit=data_set.limit,
         split=how.split,
         labels=None if data_set.labels is None else str(data_set.labels),
         class_names=None if how.class_names is None else str(how.class_names),
         images=len(data_set.photos) + len(data_set.failed),
-        failed=(*data_set.failed, *(bench.failed[position] for position in sorted(bench.failed))),
-        sites=_tried(setting, rounds.trials),
-        cases=tuple(_case(setting, *each) for each in zip(rounds.trials, rounds.outcomes, judged.p, strict=True)),
-        skipped=rounds.skipped,
+        failed=(*data_set.failed, *(found.failed[position] for position in sorted(found.failed))),
+        sites=found.sites,
+        cases=found.cases,
+        skipped=found.skipped,
         judged_by="log_loss" if labelled else "entropy",
-        trained=trained,
-        by_entropy=by_entropy,
+        trained=found.trained,
+        by_entropy=found.by_entropy,
         unlabelled=data_set.unlabelled,
-        complete=rounds.complete,
-        warnings=(*opened.warnings, *(f"assumed: {line}" for line in assumed), *disagreement(trained, by_entropy)),
+        complete=found.complete,
+        between=zoos,
+        warnings=(
+            *opened.warnings,
+            *(f"assumed: {line}" for line in assumed),
+            *disagreement(found.trained, found.by_entropy),
+        ),
     )
-    return found if into is None or not found.complete else _written(into, found)
+    return made if into is None or not made.complete else _written(into, made)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a study found, in the words of `Study`."""
+
+    cases: tuple[Case, ...]
+    trained: Trained
+    by_entropy: Trained | None
+    sites: Mapping[str, tuple[str, ...]]
+    protocol: str
+    failed: Mapping[int, Failure]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    complete: bool = True
+
+
+def _open_either(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Opened:
+    """The weights, under the names of the first zoo that they have.
+
+    Raises:
+        PorterError: they have neither's; the error is that of the first.
+    """
+    problems: list[PorterError] = []
+    for member in members:
+        try:
+            return open_member(member, weights, replace(wishes, origin=member.zoo.name))
+        except PorterError as error:
+            problems.append(error)
+    raise problems[0]
+
+
+def _of_pads(setting: Setting, rounds: Rounds, bench: Bench, crops: Crops) -> _Found:
+    judged = judge([outcome.judged for outcome in rounds.outcomes])
+    labelled = bench.photos.unlabelled is None
+    return _Found(
+        cases=tuple(
+            _case(trial.name, setting.in_words(trial), setting.differences(trial), outcome, p)
+            for trial, outcome, p in zip(rounds.trials, rounds.outcomes, judged.p, strict=True)
+        ),
+        trained=name_case(rounds, judged, "log-loss" if labelled else "entropy"),
+        by_entropy=name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy") if labelled else None,
+        sites=_tried(setting, rounds.trials),
+        protocol=in_words(bench.protocol, crops),
+        failed=bench.failed,
+        skipped=rounds.skipped,
+        complete=rounds.complete,
+    )
+
+
+def _of_zoos(decided: Decided, zoos: tuple[str, str], crops: Crops) -> _Found:
+    labelled = decided.outcomes[0].log_loss is not None
+    judged = decided.ranking
+    protocols = dict.fromkeys(in_words(each.protocol, crops) for each in decided.candidates)
+    return _Found(
+        cases=tuple(
+            _case(each.name, each.differs, {}, outcome, p)
+            for each, outcome, p in zip(decided.candidates, decided.outcomes, judged.p, strict=True)
+        ),
+        trained=decided.trained(judged, "log-loss" if labelled else "entropy"),
+        by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled else None,
+        sites={path: (str(each.one), str(each.other)) for each in decided.apart if each.what == "pads" for path in each.paths},
+        protocol=next(iter(protocols)) if len(protocols) == 1 else "each zoo's own",
+        failed=decided.failed,
+    )
 
 
 def _written(port: Port, found: Study) -> Study:
@@ -148,12 +234,12 @@ def _expect_port_of(port: Port, opened: Opened) -> Port:
     return port
 
 
-def _case(setting: Setting, trial: Trial, outcome: Outcome, p: float) -> Case:
+def _case(name: str, convention: str, sites: Mapping[str, str], outcome: Outcome, p: float) -> Case:
     labelled = outcome.log_loss is not None
     return Case(
-        name=trial.name,
-        convention=setting.in_words(trial),
-        sites=setting.differences(trial),
+        name=name,
+        convention=convention,
+        sites=sites,
         top1_error=error(outcome.single, 1) if labelled else None,
         top5_error=error(outcome.single, 5) if labelled else None,
         ten_crop_top5_error=error(outcome.ten, 5) if labelled and outcome.ten is not None else None,

@@ -1,0 +1,178 @@
+"""`--between ZOO,ZOO`: as which of two zoos' networks of the same tensors were these weights trained? Photos decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from porter.base.errors import MappingError, PaddingError, UsageError
+from porter.data.photos import Failure, PhotoSet
+from porter.data.preprocess import Preprocess
+from porter.data.statements import in_words
+from porter.evaluation.measuring import Options
+from porter.evaluation.padding_study.cases import Setting, Trial
+from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking, judge
+from porter.evaluation.padding_study.rounds import Outcome
+from porter.evaluation.padding_study.runs import Bench
+from porter.evaluation.protocol import expect_square
+from porter.evaluation.results import Crops, Trained
+from porter.fitting.twins import TRAINING
+from porter.frameworks import Destination
+from porter.graph import Graph, tensor_shapes
+from porter.graph.difference import Difference, differences
+from porter.recipe import Member, expand
+from porter.source.opened import Opened
+from porter.source.protocol import in_proportion
+
+WHERE = "--between"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The weights as one zoo's network, fed by one protocol.
+
+    Attributes:
+        name: the zoo's; with whose protocol it is, where that is another zoo's.
+        differs: what this network computes otherwise than the other, in words.
+    """
+
+    name: str
+    zoo: str
+    graph: Graph
+    protocol: Preprocess
+    differs: str
+
+
+@dataclass(frozen=True)
+class Decided:
+    """The candidates with their outcomes, in their order; `ranking` is by the loss that decides.
+
+    Attributes:
+        apart: what the two networks compute otherwise.
+        failed: by position, the photos that could not be scored.
+    """
+
+    candidates: tuple[Candidate, ...]
+    outcomes: tuple[Outcome, ...]
+    apart: tuple[Difference, ...]
+    failed: Mapping[int, Failure]
+
+    @property
+    def ranking(self) -> CaseRanking:
+        return judge([outcome.judged for outcome in self.outcomes])
+
+    @property
+    def by_entropy(self) -> CaseRanking:
+        return judge([outcome.entropy for outcome in self.outcomes])
+
+    def trained(self, ranking: CaseRanking, measure: str) -> Trained:
+        """The zoo of the best candidate; certain if every candidate of the other zoo is significantly worse."""
+        best, zoos = self.candidates[ranking.best], dict.fromkeys(each.zoo for each in self.candidates)
+        left = {self.candidates[position].zoo for position in ranking.plausible}
+        others = [position for position, each in enumerate(self.candidates) if each.zoo != best.zoo]
+        also = tuple(zoo for zoo in zoos if zoo in left and zoo != best.zoo)
+        limit = f"{LEVEL} / {len(self.candidates) - 1}"
+        if also:
+            why = f"'{best.name}' has the least {measure}, but on these photos it is not clearly better: p is not below {limit}"
+            number = ranking.decisive([position for position in ranking.plausible if position in others])
+            more = "" if number is None else f", about {number:,} decide"
+            short = f"{' or '.join((best.zoo, *also))}: {ranking.photos:,} photos are too few{more}"
+        else:
+            p = max(ranking.p[position] for position in others)
+            why = f"every case of the other zoo has a larger {measure}: p is below {limit}, at most {p:.1e}"
+            short = f"{best.zoo}, not {' nor '.join(zoo for zoo in zoos if zoo != best.zoo)} (certain)"
+        return Trained(best.zoo, not also, also, why, short)
+
+
+def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
+    """Two zoos, as `ZOO,ZOO` or as a pair.
+
+    Raises:
+        UsageError: they are not two.
+    """
+    zoos = tuple(given.split(",") if isinstance(given, str) else given)
+    if len(zoos) != 2 or not all(zoos) or zoos[0] == zoos[1]:
+        raise UsageError("expected two zoos", where=WHERE, next="write --between ZOO,ZOO")
+    return zoos[0], zoos[1]
+
+
+def candidates(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[tuple[Candidate, ...], tuple[Difference, ...]]:
+    """The weights as each zoo's network, each fed by each zoo's protocol, and what the networks compute otherwise. A protocol that
+    the user or the weights' folder states is the only one.
+
+    Raises:
+        UsageError: the two zoos compute the same, or a protocol feeds no squares.
+        MappingError: a zoo's network takes other tensors.
+    """
+    one, other = (_graph(opened, member) for member in members)
+    apart, zoos = differences(one, other, TRAINING), [member.zoo.name for member in members]
+    if not apart:
+        message = f"{members[0].name} and {members[1].name} compute the same, so there is nothing to decide"
+        raise UsageError(message, where=WHERE, next=f"porter recipe show {members[0].variant} lists the zoos")
+    protocols: dict[Preprocess, list[str]] = {}
+    for member in members:
+        protocol = _protocol(opened, member, crops)
+        protocols.setdefault(protocol, []).append(member.zoo.name)
+    sides = ("; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in apart) for side in ("one", "other"))
+    found = [
+        Candidate(
+            zoo if zoo in whose or len(protocols) == 1 else f"{zoo}, photos prepared as {' and '.join(whose)}'s",
+            zoo,
+            graph,
+            protocol,
+            side if len(protocols) == 1 else f"{side}; {in_words(protocol, crops)}",
+        )
+        for zoo, graph, side in zip(zoos, (one, other), sides, strict=True)
+        for protocol, whose in protocols.items()
+    ]
+    return tuple(sorted(found, key=lambda each: each.name != each.zoo)), apart
+
+
+def decide(
+    opened: Opened,
+    found: Sequence[Candidate],
+    apart: tuple[Difference, ...],
+    framework: Destination,
+    photos: PhotoSet,
+    how: Options,
+) -> Decided:
+    """Runs every candidate over the photos, those of one protocol together.
+
+    Raises:
+        PaddingError: a network computes nothing at the size that its protocol feeds. KeyboardInterrupt: Ctrl-C.
+    """
+    outcomes: dict[str, Outcome] = {}
+    failed: dict[int, Failure] = {}
+    for protocol in dict.fromkeys(each.protocol for each in found):
+        fed = [each for each in found if each.protocol == protocol]
+        setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
+        trials = [Trial((each.name,), {}, graph=each.graph) for each in fed]
+        for trial in trials:
+            if (why := setting.misfit(trial)) is not None:
+                raise PaddingError(why, where=trial.name)
+        bench = Bench(opened, setting, framework, protocol, photos, how)
+        outcomes |= zip((each.name for each in fed), bench.run(trials), strict=True)
+        failed |= bench.failed
+    return Decided(tuple(found), tuple(outcomes[each.name] for each in found), apart, failed)
+
+
+def _graph(opened: Opened, member: Member) -> Graph:
+    """The network of a zoo, with the head of the weights."""
+    if opened.member is not None and opened.member.zoo.name == member.zoo.name:
+        return opened.graph
+    graph = expand(member, {"classes": opened.facts.classes})
+    mine, theirs = tensor_shapes(opened.graph), tensor_shapes(graph)
+    if mine != theirs:
+        path = next(path for path in dict.fromkeys((*mine, *theirs)) if mine.get(path) != theirs.get(path))
+        message = f"{member.name} takes other tensors here than these weights have"
+        raise MappingError(message, where=path, next="name zoos whose networks take the same tensors: docs/twins.md")
+    return graph
+
+
+def _protocol(opened: Opened, member: Member, crops: Crops) -> Preprocess:
+    """How a zoo prepares its photos, unless the user or the weights' folder states it."""
+    facts = opened.facts
+    if facts.protocol_by not in ("user", "file"):
+        own = in_proportion(member.zoo.preprocess, opened.sizes.built, member.native_size())
+        facts = opened.stating(preprocess=own or facts.preprocess)
+    return expect_square(facts, opened.graph.channels, crops, opened.file.file)
