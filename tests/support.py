@@ -43,11 +43,11 @@ def standin_tensors(variant: str, zoo: str, classes: int = 1000, recipes: Path |
     """Calibrated random weights: logits depend on the image, so that a wrong pad shows."""
     graph = standin_graph(variant, zoo, classes, recipes)
     native = find_recipe(variant, recipes).member(variant, zoo).native_size()
-    size = CALIBRATION_SIZE if _takes(graph, CALIBRATION_SIZE) else native
+    size = CALIBRATION_SIZE if takes(graph, CALIBRATION_SIZE) else native
     return calibrated_tensors(graph, size, seed=len(variant), lowered=_pooled_unclipped(graph))
 
 
-def _takes(graph: Graph, size: tuple[int, int]) -> bool:
+def takes(graph: Graph, size: tuple[int, int]) -> bool:
     try:
         shapes(graph, size)
     except GraphError:

@@ -26,7 +26,8 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
     """
     if opened.fitted is None:
         return
-    checkpoint, fit, member = rounded(opened.fitted.checkpoint, dtype), opened.fitted.fit, opened.member
+    fit, member = opened.fitted.fit, opened.member
+    checkpoint = rounded(opened.fitted.checkpoint, dtype, set(fit.found.values()))
     if checkpoint.graph is not None:
         yield FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
     if member is not None and fit.reference_names and member.zoo.reference is not None:

@@ -221,7 +221,8 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     pairs = pair(opened, reference, file)
     asked = {path: tap for path, layer in pairs.layers.items() if (tap := file.by_name[layer].tap) is not None}
     asked |= {f"output {place}": str(taps[path]) for place, path in enumerate(reference.graph.outputs)}
-    own, engine = rounded(checkpoint, stored), get_engine(engine_name(checkpoint))
+    held = {tensor.name for node in file.nodes for tensor in node.tensors.values()}
+    own, engine = rounded(checkpoint, stored, held), get_engine(engine_name(checkpoint))
 
     @cache
     def model(dtype: Dtype) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -246,9 +246,14 @@ class OwnBuild:
         return self.destination.ENGINE.classifier(model, protocol, device, "fp32")
 
 
-def rounded(checkpoint: Checkpoint, dtype: Dtype) -> Checkpoint:
-    """The checkpoint with its floating tensors rounded to a port's storage type, so that both sides hold the same numbers."""
-    return replace(checkpoint, tensors={name: _rounded(array, dtype) for name, array in checkpoint.tensors.items()})
+def rounded(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Checkpoint:
+    """The checkpoint with its floating tensors rounded to a port's storage type, so that both sides hold the same numbers.
+
+    Args:
+        held: names of those that layers have. Others are constants of the graph, which a port holds as exactly as the file.
+    """
+    tensors = {name: _rounded(array, dtype) if name in held else array for name, array in checkpoint.tensors.items()}
+    return replace(checkpoint, tensors=tensors)
 
 
 def rounded_tensors(tensors: Tensors, dtype: Dtype) -> Tensors:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from porter.base.errors import FileError
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
-from porter.formats.keras.versions import MODELS, OPERATION, is_foreign, is_operation, modern
+from porter.formats.keras.versions import DEFAULTS, MODELS, OPERATION, is_foreign, is_operation, modern
 from porter.formats.limits import MOST_NODES, read_json
 
 LayerNames = tuple[str, ...]
@@ -236,6 +236,8 @@ def _call(
     if is_foreign(layer):
         return [_add(calls, Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training))]
     kind, arguments = modern(kind, config)
+    if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
+        arguments = {**DEFAULTS.get(kind, {}), **arguments}
     if is_operation(layer):
         kind = f"{OPERATION}{kind}"
     return [_add(calls, Call(path, kind, arguments, given, index, training))]

@@ -66,6 +66,10 @@ _KERAS_1_MERGES: Mapping[str, str] = {
 _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 
+DEFAULTS: Mapping[str, Mapping[str, Any]] = {"ReLU": {"max_value": None}}
+"""Of arguments that every Keras writes, by which its own classes are told from a user's where a file does not name their module."""
+
+
 def is_foreign(layer: Mapping[str, Any]) -> bool:
     """Whether a layer's class is not Keras's own: a user's `ReLU` is not Keras's.
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
+from porter.filegraph.kernels.layouts import pad
+from porter.filegraph.kernels.windows import Grid, average_pool
 from porter.filegraph.layouts import IMAGE, LARGE
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import import_onnx
@@ -131,7 +133,29 @@ def _split(node: OnnxNode, value: Numbers, sizes: Numbers | None = None) -> list
     return np.split(value, np.cumsum(stated)[:-1], node.integer("axis"))
 
 
+def _padded(node: OnnxNode, value: Numbers, widths: Numbers, number: Numbers | None = None, axes: Numbers | None = None) -> Numbers:
+    """Cells of one number around a constant, such as the ones that an average counts."""
+    sizes = widths.ravel().tolist()
+    around = list(zip(sizes[: value.ndim], sizes[value.ndim :], strict=True))
+    if axes is not None or node.text("mode", "constant") != "constant":
+        raise ValueError("a pad of some axes, or of other cells")
+    if math.prod(size + sum(pads) for size, pads in zip(value.shape, around, strict=True)) > MOST_COMPUTED:
+        raise ValueError("more numbers than a model states")
+    return pad(value, around, value=0.0 if number is None else number.item())
+
+
+def _averaged(node: OnnxNode, value: Numbers) -> Numbers:
+    """The means of the windows of a constant map, in which no cell is a pad's."""
+    if any(node.integers("pads")) or node.integer("ceil_mode") or node.text("auto_pad", "NOTSET") not in ("NOTSET", "VALID"):
+        raise ValueError("an average over pads")
+    kernel, stride, dilation = (node.integers(name) or (1, 1) for name in ("kernel_shape", "strides", "dilations"))
+    if value.ndim != 4 or len(kernel) != 2 or value.size * math.prod(kernel) > MOST_COMPUTED:
+        raise ValueError("no map, or more sums than a model states")
+    return average_pool(value, (kernel[0], kernel[1]), Grid((stride[0], stride[1]), (dilation[0], dilation[1])))
+
+
 EVALUATORS: Mapping[str, Evaluator] = {
+    "AveragePool": _averaged,
     "Cast": _cast,
     "Clip": _clipped,
     "ConstantOfShape": _filled,
@@ -139,6 +163,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "Flatten": lambda node, value: value.reshape(int(np.prod(value.shape[: node.integer("axis", 1)])), -1),
     "Expand": _expanded,
     "Gather": _gathered,
+    "Pad": _padded,
     "Range": _range,
     "ReduceProd": partial(_reduced, np.prod),
     "ReduceSum": partial(_reduced, np.sum),

@@ -210,8 +210,11 @@ def read_where(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_softplus(walk: Walk, node: AtenNode) -> Read:
-    stated = node.arguments.get("beta", 1), node.arguments.get("threshold", 20)
-    return apply(walk, node, node.arguments["self"], Softplus(True)) if stated == (1, 20) else "softplus with a beta or threshold"
+    """A softplus gives x above its threshold: from 40 on that is the same number in float64."""
+    beta, threshold = node.arguments.get("beta", 1), node.arguments.get("threshold", 20)
+    if beta != 1 or (threshold != 20 and threshold < 40):
+        return "softplus with a beta or threshold"
+    return apply(walk, node, node.arguments["self"], Softplus(threshold == 20))
 
 
 def read_threshold(walk: Walk, node: AtenNode) -> Read:

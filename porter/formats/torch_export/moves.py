@@ -58,6 +58,10 @@ def read_roll(walk: Walk, node: AtenNode) -> Read:
     return arrays.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True))) if dims else None
 
 
+def read_flip(walk: Walk, node: AtenNode) -> Read:
+    return moves.cut(walk, node, taken(node), dict.fromkeys(node.arguments["dims"], slice(None, None, -1)))
+
+
 def read_flatten(walk: Walk, node: AtenNode) -> Read:
     return moves.flatten(walk, node, taken(node), node.arguments.get("start_dim", 0), node.arguments.get("end_dim", -1))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from porter.filegraph.arithmetic import ones
 from porter.filegraph.einsum import einsum
 from porter.filegraph.walk import Read, always, apply
 from porter.formats.torch_export import arithmetic, moves, windows
@@ -72,6 +73,7 @@ READERS: Mapping[str, Reader] = {
     "addcmul": arithmetic.read_scaled_sum,
     "where": arithmetic.read_where,
     "neg": arithmetic.read_negative,
+    "ones_like": lambda walk, node: ones(walk, node, moves.taken(node)),
     "elu": arithmetic.read_elu,
     "gelu": _each(lambda node: Gelu(node.arguments.get("approximate", "none") == "tanh")),
     "hardsigmoid": _each(lambda node: HardSigmoid()),
@@ -88,6 +90,7 @@ READERS: Mapping[str, Reader] = {
     "stack": moves.read_stack,
     "repeat_interleave": moves.read_repeated,
     "roll": moves.read_roll,
+    "flip": moves.read_flip,
     "im2col": moves.read_patches,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),
     **dict.fromkeys(("mean", "amax", "linalg_vector_norm", "sum"), moves.read_reduce),
