@@ -184,10 +184,10 @@ def absolute(walk: Walk[N], node: N, source: Reference) -> View:
     return walk.views.like(view, walk.builder.absolute(node.name, view.value))
 
 
-def ones(walk: Walk[N], node: N, source: Reference) -> View:
-    """One for each number of a value."""
+def ones(walk: Walk[N], node: N, source: Reference, number: float = 1.0) -> View:
+    """One, or another number, for each number of a value."""
     view = walk.kept(source)
-    return walk.views.like(view, walk.builder.affine(node.name, view.value, (0.0,), (1.0,)))
+    return walk.views.like(view, walk.builder.affine(node.name, view.value, (0.0,), (number,)))
 
 
 def clip(walk: Walk[N], node: N, source: Reference, low: float, high: float) -> View:

@@ -111,6 +111,8 @@ def _activations() -> list[Fused]:
     cube = "Mul", 0.044715, ("Pow", x, 3)
     tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
     line = "Add", ("Mul", x, "$slope"), "$offset"
+    by_one = "Mul", x, 1  # torch's beta
+    smooth = [(x, ("Log1p", ("Exp", x))), (x, ("Softplus", x)), (by_one, ("Div", ("Log1p", ("Exp", by_one)), 1))]
     sixths = [sixth for six in sixes for sixth in (("Div", six, 6), ("Mul", six, 1 / 6))]
     table: list[tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]] = [
         (lambda found: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
@@ -124,14 +126,19 @@ def _activations() -> list[Fused]:
         (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Min", ("Relu", line), 1), ("Min", ("Max", line, 0), 1)]),
         (lambda found: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
         (
-            lambda found: Softplus(True),
-            [("Where", ("Greater", x, 20), x, part) for part in (("Log1p", ("Exp", x)), ("Softplus", x))],
+            lambda found: softplus(found["$most"]),
+            [("Where", ("Greater", each, "$most"), x, part) for each, part in smooth],
         ),
         (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None, [("Max", x, ("Mul", "$slope", x))]),
     ]
     return [Fused(pattern, op) for op, patterns in table for pattern in patterns]
+
+
+def softplus(threshold: float) -> Softplus | None:
+    """A softplus that gives x above a threshold: from 40 on that is the same number in float64."""
+    return Softplus(threshold == 20) if threshold == 20 or threshold >= 40 else None
 
 
 def _halves(factor: Pattern) -> list[tuple[Pattern, ...]]:

@@ -11,6 +11,7 @@ from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.einsum import with_matrices
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
+from porter.filegraph.patterns import softplus
 from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -210,11 +211,8 @@ def read_where(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_softplus(walk: Walk, node: AtenNode) -> Read:
-    """A softplus gives x above its threshold: from 40 on that is the same number in float64."""
-    beta, threshold = node.arguments.get("beta", 1), node.arguments.get("threshold", 20)
-    if beta != 1 or (threshold != 20 and threshold < 40):
-        return "softplus with a beta or threshold"
-    return apply(walk, node, node.arguments["self"], Softplus(threshold == 20))
+    op = softplus(node.arguments.get("threshold", 20)) if node.arguments.get("beta", 1) == 1 else None
+    return apply(walk, node, node.arguments["self"], op) if op is not None else "softplus with a beta or threshold"
 
 
 def read_threshold(walk: Walk, node: AtenNode) -> Read:

@@ -74,6 +74,7 @@ READERS: Mapping[str, Reader] = {
     "where": arithmetic.read_where,
     "neg": arithmetic.read_negative,
     "ones_like": lambda walk, node: ones(walk, node, moves.taken(node)),
+    "full_like": lambda walk, node: ones(walk, node, moves.taken(node), float(node.arguments["fill_value"])),
     "elu": arithmetic.read_elu,
     "gelu": _each(lambda node: Gelu(node.arguments.get("approximate", "none") == "tanh")),
     "hardsigmoid": _each(lambda node: HardSigmoid()),

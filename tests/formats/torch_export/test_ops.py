@@ -97,6 +97,11 @@ CASES: dict[str, Case] = {
     "hard ones": lambda m, x: F.hardswish(F.hardsigmoid(x)) + x * F.relu6(x + 3) / 6,
     "smooth ones": lambda m, x: F.mish(F.silu(F.gelu(F.gelu(x), approximate="tanh"))) + F.softplus(x) + F.softsign(x),
     "softplus, cut": lambda m, x: F.softplus(x * 0.001 + 20.0005),
+    "softplus without a threshold": lambda m, x: F.softplus(x * 0.001 + 20.0005, threshold=50),
+    "in reverse": lambda m, x: x.flip(1) + x * x.flip(-3),
+    "average of cells around": lambda m, x: (
+        F.avg_pool2d(F.pad(x, (1, 0, 0, 2)), 3) / F.avg_pool2d(F.pad(torch.ones_like(x), (1, 0, 0, 2)), 3)
+    ),
     "slopes": lambda m, x: F.selu(F.elu(F.leaky_relu(x, 0.2), 0.7)) + F.prelu(x, m.gamma) + F.prelu(x, m.one),
     "tanh and sigmoid": lambda m, x: torch.tanh(torch.sigmoid(x)),
     "softmax": lambda m, x: x.softmax(1),
