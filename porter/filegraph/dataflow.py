@@ -37,8 +37,15 @@ MOST_OF_SIZES = 1 << 18
 _MOST_STEPS = 1 << 18
 """Nodes that `Dataflow.weights` goes through in all: a kernel that a model standardises has ten, and no other has any of them."""
 _QUOTIENTS = frozenset({"Div", "FloorDiv"})
-_DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Max", "Min", "Clip"})
+_DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Mod", "Max", "Min", "Clip", "Sign"})
 """Kinds that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
+_COMPARING: Mapping[str, Callable[..., Any]] = {
+    "Less": np.less,
+    "Greater": np.greater,
+    **dict.fromkeys(("LessOrEqual", "LessEqual"), np.less_equal),
+    **dict.fromkeys(("GreaterOrEqual", "GreaterEqual"), np.greater_equal),
+}
+"""Kinds that decide between sizes, as TensorFlow and ONNX call them."""
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 
 
@@ -52,8 +59,19 @@ def _hold_at_every_size(kind: str, inputs: Sequence[Numbers], values: Collection
         both = np.logical_and(*are_open)
         if any(np.any(both & (value != 0) & (np.abs(value) < LARGE // 2)) for value in values):
             return False
+    if kind in _COMPARING and len(inputs) == 2:
+        return _compares_at_every_size(*np.broadcast_arrays(*inputs))
     ratio = kind in _QUOTIENTS and len(are_open) == 2 and np.array_equal(are_open[0], are_open[1])
     return (ratio or kind not in _DECIDING) and all(np.array_equal(value, np.trunc(value)) for value in values)
+
+
+def _compares_at_every_size(first: Numbers, second: Numbers) -> bool:
+    """Whether two values compare alike whatever the open sizes are: a size with itself, and with zero and less. A size of which
+    something was taken, and which may be less than that, is below the numbers that stand for sizes.
+    """
+    known = np.maximum(np.abs(first), np.abs(second)) < LARGE // 2
+    above = ((first >= LARGE) & (second <= 0)) | ((second >= LARGE) & (first <= 0))
+    return bool(np.all(known | above | (first == second)))
 
 
 def _quotient(first: Numbers, second: Numbers) -> Numbers:
@@ -65,7 +83,10 @@ def _quotient(first: Numbers, second: Numbers) -> Numbers:
 ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     **{"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Max": np.maximum, "Min": np.minimum, "Pow": np.power},
     **{"Div": _quotient, "FloorDiv": np.floor_divide, "FloorMod": np.mod, "Equal": np.equal, "Less": np.less, "Neg": np.negative},
-    **{"Sqrt": np.sqrt, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil},
+    **{"Sqrt": np.sqrt, "Square": np.square, "Floor": np.floor, "Ceil": np.ceil, "Round": np.round, "Abs": np.abs, "Sign": np.sign},
+    **{"Exp": np.exp, "Log": np.log, "Sin": np.sin, "Cos": np.cos, "Mod": np.fmod, "NotEqual": np.not_equal, **_COMPARING},
+    **{"And": np.logical_and, "Or": np.logical_or, "Xor": np.logical_xor, "Not": np.logical_not},
+    **{"LogicalAnd": np.logical_and, "LogicalOr": np.logical_or, "LogicalNot": np.logical_not},
     "SquaredDifference": lambda x, other: np.square(x - other),
     **{"Reciprocal": lambda x: 1 / x, "Rsqrt": lambda x: 1 / np.sqrt(x), "Where": lambda test, x, other: np.where(test, x, other)},
 }
@@ -225,6 +246,11 @@ class Dataflow(Generic[N]):
         tensor = self.tensor(source)
         value = self.value(source) if tensor is None or math.prod(tensor.shape) == 1 else None
         return float(value.ravel()[0]) if value is not None and value.size == 1 else None
+
+    def truth(self, source: Reference) -> bool | None:
+        """A constant that is a single truth, or one that holds whatever the open sizes are."""
+        value = self._small(source)
+        return bool(value.item()) if value is not None and value.size == 1 and value.dtype.kind == "b" else None
 
     def integers(self, source: Reference) -> list[int] | None:
         """Whole numbers, also those that depend on sizes; None where they are unknown or not whole."""

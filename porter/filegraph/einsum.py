@@ -76,6 +76,18 @@ def with_matrices(walk: Walk[N], node: N, source: Reference, matrices: Tensor) -
     return (_by_groups(walk, node.name, view, equation, kernel) if fits else None) or f"{node.op} with matrices of other axes"
 
 
+def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Read:
+    """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned queries meet its tokens."""
+    matrix, rank = walk.flow.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
+    if matrix is None or rank < 3:
+        return f"{node.op} of a constant and a value"
+    shape, places = matrix.shape, "abcdefgh"[: rank - 2]
+    while len(shape) > 2 and shape[0] == 1:
+        shape = shape[1:]
+    equation, kernel = Equation(f"{places}km", "nk", f"{places}nm"), Kernel(matrix.name, shape)
+    return with_kernel(walk, node.name, walk.kept(source), equation, kernel) or f"{node.op} of a constant of other axes and a value"
+
+
 def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None) -> Read:
     """A value times a stored array that has some of its axes."""
     x, held, _ = equation

@@ -249,9 +249,10 @@ def _vectors_beside_arrays(layers: Any, ops: Any, x: Any) -> Any:
 
 def _by_constants(layers: Any, ops: Any, x: Any) -> Any:
     vector, matrix = np.array([0.5, -1, 2, 0.25]), np.random.default_rng(6).normal(size=(CHANNELS, 3))
+    rows = np.random.default_rng(7).normal(size=(2, COLUMNS))
     positive = ops.square(x) + 1
     bounded = ops.maximum(x, vector) - ops.minimum(vector, x) + ops.divide(vector, positive) + 3.0 / positive
-    return [bounded + ops.power(x, 2), ops.matmul(x, matrix), ops.matmul(_tokens(layers, x), matrix[:, :1])]
+    return [bounded + ops.power(x, 2), ops.matmul(x, matrix), ops.matmul(_tokens(layers, x), matrix[:, :1]), ops.matmul(rows, x)]
 
 
 KERAS_3_CASES: Mapping[str, Make] = {

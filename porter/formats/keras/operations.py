@@ -9,7 +9,7 @@ from typing import Any
 from porter.filegraph import array_products, arrays, moves
 from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
-from porter.filegraph.einsum import einsum
+from porter.filegraph.einsum import by_matrix, einsum
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
 from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import NoOp, Read
@@ -237,7 +237,7 @@ def _matmul(layer: Layer) -> Read:
     if values == [True, False]:
         return dense(layer.walk, layer, sources[0], Product(sources[1], "IO"))
     if values == [False, True]:
-        raise NoOp(f"{layer.op} of a constant and a value")
+        return by_matrix(layer.walk, layer, *sources)
     return array_products.matmul(layer.walk, layer, sources)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from porter.filegraph import arithmetic, array_products
 from porter.filegraph.dataflow import Operand, Reference
-from porter.filegraph.einsum import with_matrices
+from porter.filegraph.einsum import by_matrix, with_matrices
 from porter.filegraph.layouts import View
 from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import Read, apply
@@ -96,8 +96,10 @@ def read_gemm(walk: Walk, node: OnnxNode) -> Read:
 
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
-    if all(map(walk.flow.is_value, node.inputs)):
+    if all(map(walk.is_value, node.inputs)):
         return array_products.matmul(walk, node, node.inputs)
+    if not walk.is_value(node.inputs[0]):
+        return by_matrix(walk, node, *node.inputs)
     held = walk.flow.weights(node.inputs[1])
     if held is not None and len(held.shape) > 2:
         return with_matrices(walk, node, node.inputs[0], held)

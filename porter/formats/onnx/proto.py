@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Message:
         given: by the name of a value, the node that gives it.
         arrays: stored tensors by name.
         files: of the model.
+        scopes: by name of an If within a branch, what its own branches may read, as `given`.
     """
 
     proto: Any
@@ -47,6 +48,7 @@ class Message:
     given: Mapping[str, Reference]
     arrays: Mapping[str, Array]
     files: tuple[Path, ...]
+    scopes: Mapping[str, Mapping[str, Reference]] = field(default_factory=dict)
 
 
 def read_message(path: Path, refuse: Refuse) -> Message:
@@ -75,7 +77,7 @@ def read_message(path: Path, refuse: Refuse) -> Message:
     )
     if outside is not None:
         raise refuse(f"'{outside.name or outside.op_type}' keeps its own numbers in another file", "export it again")
-    stored = _Stored(path, refuse)
+    stored = Stored(path, refuse)
     arrays = {tensor.name: stored.array(tensor, tensor.name) for tensor in proto.graph.initializer}
     nodes = {"": OnnxNode("", "", (), opset)}
     nodes |= {name: OnnxNode(name, "Constant", (), opset) for name in arrays}
@@ -84,37 +86,64 @@ def read_message(path: Path, refuse: Refuse) -> Message:
         if value.name not in arrays:
             nodes[value.name] = OnnxNode(value.name, "Input", (), opset)
             given[value.name] = (value.name, 0)
-    for node in proto.graph.node:
-        missing = next((name for name in node.input if name not in given), None)
-        if missing is not None:
-            raise refuse(
-                f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives", "export the model again"
-            )
-        name = next((output for output in node.output if output), "")
-        if not name:
-            raise refuse(f"a node ({node.op_type}) gives nothing", "export it again")
-        attributes = {attribute.name: attribute for attribute in node.attribute}
-        read = list(node.input)
-        while read and not read[-1]:  # an optional input that is not given
-            read.pop()
-        inputs = tuple(given[source] for source in (*read, *captured(node, given)))
-        if node.op_type == "Constant" and not node.domain:
-            arrays[name] = stored.constant(attributes, name)
-        if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:
-            given[name] = inputs[0]
-            mask = next((output for output in node.output[1:] if output), None)
-            if mask is not None:
-                nodes[mask] = OnnxNode(mask, "Dropout's mask", inputs, opset, node.name, attributes)
-                given[mask] = mask, 0
-            continue
-        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
-        nodes[name] = OnnxNode(name, op, inputs, opset, node.name, attributes, len(node.output))
-        given |= {output: (name, place) for place, output in enumerate(node.output) if output}
+    Scope(nodes, given, arrays, stored).add(proto.graph.node)
     files = (path, *stored.files)
     taken, most = sum(array.nbytes for array in arrays.values()), most_bytes(sum(file.stat().st_size for file in files))
     if taken > most:
         raise refuse(f"the model's tensors take {taken} bytes, more than files of their size may ({most})", "export it again")
     return Message(proto, nodes, given, arrays, files)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where the nodes of a graph, or of a branch within one, find what they read.
+
+    Attributes:
+        nodes, given, arrays, scopes: as of Message; what is added goes there.
+        named: the name that a node of this name has among all nodes.
+    """
+
+    nodes: dict[str, OnnxNode]
+    given: dict[str, Reference]
+    arrays: dict[str, Array]
+    stored: Stored
+    named: Callable[[str], str] = lambda name: name
+    scopes: dict[str, Mapping[str, Reference]] = field(default_factory=dict)
+
+    def add(self, nodes: Iterable[Any]) -> None:
+        """Adds nodes (NodeProto) in their order."""
+        for node in nodes:
+            self._add(node)
+
+    def _add(self, node: Any) -> None:
+        missing = next((name for name in node.input if name not in self.given), None)
+        if missing is not None:
+            raise self.stored.refuse(
+                f"'{node.name or node.op_type}' reads '{missing}', which nothing before it gives", "export the model again"
+            )
+        first = next((output for output in node.output if output), "")
+        if not first:
+            raise self.stored.refuse(f"a node ({node.op_type}) gives nothing", "export it again")
+        name, opset = self.named(first), self.nodes[""].opset
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        read = list(node.input)
+        while read and not read[-1]:  # an optional input that is not given
+            read.pop()
+        inputs = tuple(self.given[source] for source in (*read, *captured(node, self.given)))
+        if node.op_type == "Constant" and not node.domain:
+            self.arrays[name] = self.stored.constant(attributes, name)
+        if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:
+            self.given[first] = inputs[0]
+            mask = next((output for output in node.output[1:] if output), None)
+            if mask is not None:
+                self.nodes[self.named(mask)] = OnnxNode(self.named(mask), "Dropout's mask", inputs, opset, node.name, attributes)
+                self.given[mask] = self.named(mask), 0
+            return
+        op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        self.nodes[name] = OnnxNode(name, op, inputs, opset, node.name, attributes, len(node.output))
+        if op == "If":
+            self.scopes[name] = self.given
+        self.given.update({output: (name, place) for place, output in enumerate(node.output) if output})
 
 
 def _expect_names(graph: Any, refuse: Refuse) -> None:
@@ -172,7 +201,7 @@ def import_onnx() -> Any:
 
 
 @dataclass
-class _Stored:
+class Stored:
     """The tensors of a file.
 
     Attributes:

@@ -16,6 +16,7 @@ from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.walk import begin, read_nodes
 from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
+from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions
 from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
 from porter.formats.onnx.images import Given, images
 from porter.formats.onnx.nodes import OnnxNode
@@ -68,16 +69,16 @@ def _read(message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], 
     is_one = len(inputs) == 1 and inputs[0].type.tensor_type.HasField("shape")
     if is_one and inputs[0].type.tensor_type.elem_type not in FLOATS:
         raise refuse(f"the input '{inputs[0].name}' has whole numbers", "export the model with an input of real numbers")
-    read = _read_image(message, inputs[0], size) if is_one else None
+    read = _read_image(message, inputs[0], size, refuse) if is_one else None
     if read is None:
         found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
         note = f"read without the graph: one image is expected as its only input, or a tensor that can be one, found {found}"
         return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
-    graph, stated, further = read
+    graph, arrays, stated, further = read
     if not graph.outputs:
         raise refuse("no output of the model depends on its image", "export it again")
     held = {stored.name for node in graph.nodes for stored in node.tensors.values()} - graph.evaluated.keys()
-    used = {name: message.arrays[name] for name in held}
+    used = {name: arrays[name] for name in held}
     notes = (f"opset {message.nodes[''].opset}, written by {message.proto.producer_name or 'an unknown program'}", *further)
     definition = _definition(message, {**tensors, **used}, stated)
     graph = replace(graph, traced=graph.built_size is not None, definition=definition, language="onnx")
@@ -95,33 +96,39 @@ def _end_at(graph: Any, outputs: Sequence[str], known: Sequence[str]) -> None:
         graph.output.add(name=name).type.tensor_type.elem_type = kind
 
 
-_Read = tuple[FileGraph, Mapping[str, str], Sequence[str]]
-"""The graph; what its definition states besides, which is constants that a port says more exactly, and the image's layout; and
-notes on how the input becomes a map, and which of the model's outputs are not the graph's."""
+_Read = tuple[FileGraph, Mapping[str, Array], Mapping[str, str], Sequence[str]]
+"""The graph; the model's tensors; what its definition states besides, which is constants that a port says more exactly, and the
+image's layout; and notes on how the input becomes a map, and which of the model's outputs are not the graph's."""
 
 
-def _read_image(message: Message, value: Any, size: Size | None) -> _Read | None:
+def _read_image(message: Message, value: Any, size: Size | None, refuse: Refuse) -> _Read | None:
     """As the first image that porter can read it as whole, otherwise as the likeliest."""
-    ends = (message.given[end.name][0] for end in message.proto.graph.output if end.name in message.given)
-    needed = upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
-    live = needed & depending(message.nodes, [value.name])
     first: _Read | None = None
-    for given in images(value, message.nodes, _taken(message, live), size):
-        found = _read_graph(message, live, given)
+    for given in images(value, message.nodes, _taken(message, _live(message, value.name)), size):
+        found = _read_graph(message, given, refuse)
         first = first or found
         if not any(isinstance(node.op, Foreign) for node in found[0].nodes):
             return found
     return first
 
 
-def _read_graph(message: Message, live: Collection[str], given: Given) -> _Read:
-    nodes = message.nodes
+def _live(message: Message, image: str) -> set[str]:
+    """Names of the nodes that lead from the image to an output."""
+    ends = (message.given[end.name][0] for end in message.proto.graph.output if end.name in message.given)
+    needed = upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
+    return needed & depending(message.nodes, [image])
+
+
+def _read_graph(message: Message, given: Given, refuse: Refuse, rounds: int = MOST_ROUNDS) -> _Read:
+    nodes, live = message.nodes, _live(message, given.image.source[0])
     outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
     budget = most_bytes(sum(file.stat().st_size for file in message.files))
     flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, budget, operands)
     walk = begin(flow, given.image, message.arrays)
     walk.tap = {source: name for name, source in reversed([*message.given.items()])}.get  # a copy's name comes after the first
     read_nodes(walk, READERS.get)
+    if rounds and (decided := decisions(flow)):
+        return _read_graph(chosen(message, decided, refuse), given, refuse, rounds - 1)
     ends = {end: name for name, end in outputs.items()}
     left_out = [
         f"without its output '{escaped(name)}', which is " + (f"'{escaped(ends[end])}'" if flow.is_value(end) else "a constant")
@@ -131,7 +138,7 @@ def _read_graph(message: Message, live: Collection[str], given: Given) -> _Read:
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
     found = replace(walk.builder.finish(walk.ends(ends)), output_names=names, evaluated=flow.evaluated)
     stated = {name: repr(number) for name, number in walk.exact.items()} | {**given.stated}
-    return named(found, _titles(nodes.values())), stated, (*given.notes, *left_out[:_MOST_NOTES])
+    return named(found, _titles(nodes.values())), message.arrays, stated, (*given.notes, *left_out[:_MOST_NOTES])
 
 
 def _taken(message: Message, live: Collection[str]) -> int | None:

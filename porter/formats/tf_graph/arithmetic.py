@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from porter.filegraph.arithmetic import batch_norm, clip, combine
 from porter.filegraph.array_products import matmul, softmax
-from porter.filegraph.einsum import einsum
+from porter.filegraph.einsum import by_matrix, einsum
 from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import unit_of
 from porter.filegraph.walk import Read
@@ -60,6 +60,8 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
     turned = [node.flag("transpose_a") or node.flag("adj_x"), node.flag("transpose_b") or node.flag("adj_y")]
     if all(map(walk.is_value, node.inputs)):
         return matmul(walk, node, node.inputs, turned)
+    if not any(turned) and not walk.is_value(node.inputs[0]):
+        return by_matrix(walk, node, *node.inputs)
     if turned[0]:
         return f"{node.op} with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}"
     return dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))

@@ -86,15 +86,6 @@ def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[int]) -
     return moves.reshape(walk, node, source, sizes)
 
 
-def _tile(walk: Walk, node: GraphNode) -> Read:
-    """Tile of a value; a constant is repeated for each image, as is a class token."""
-    times, source = walk.flow.integers(node.inputs[1]), node.inputs[0]
-    if times is None or walk.flow.is_value(source):
-        return None if times is None else moves.repeat(walk, node, source, times)
-    sizes = walk.flow.shape(source) or ()
-    return moves.expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
-
-
 def _depth_to_space(walk: Walk, node: GraphNode) -> Read:
     op = DepthToSpace(node.integer("block_size"), "DCR")
     return windows.wrong_layout(node) or walk.builder.add(node.name, op, walk.value(node.inputs[0]))
@@ -150,6 +141,6 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
-    "Tile": _tile,
+    "Tile": by_numbers(moves.repeat),
     "Transpose": by_numbers(moves.transpose),
 }

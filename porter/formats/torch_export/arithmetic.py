@@ -8,7 +8,7 @@ from typing import Any
 
 from porter.filegraph import arithmetic, array_products
 from porter.filegraph.dataflow import Operand, Reference
-from porter.filegraph.einsum import with_matrices
+from porter.filegraph.einsum import by_matrix, with_matrices
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
 from porter.filegraph.patterns import softplus
@@ -161,8 +161,10 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
         factors = float(node.arguments.get("alpha", 1)), float(node.arguments.get("beta", 1))
     else:
         source, kernel = node.inputs
-        if walk.flow.is_value(source) and walk.flow.is_value(kernel):
+        if walk.is_value(source) and walk.is_value(kernel):
             return array_products.matmul(walk, node, node.inputs)
+        if not walk.is_value(source):
+            return by_matrix(walk, node, source, kernel)
     found = dense(walk, node, source, Product(*_matrix(walk, kernel), bias, factors))
     held = walk.flow.weights(kernel) if found is None and bias is None else None
     return found if held is None or len(held.shape) < 3 else with_matrices(walk, node, source, held)

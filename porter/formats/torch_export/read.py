@@ -150,8 +150,8 @@ def _read_graph(
 
 
 def _repeats(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:
-    """Whether an expand or a repeat does so along the first axis only, or adds one."""
-    if node.op not in ("expand", "repeat") or not node.sizes or not nodes[node.inputs[0][0]].sizes:
+    """Whether an expand, a repeat or a tile does so along the first axis only, or adds one."""
+    if node.op not in ("expand", "repeat", "tile") or not node.sizes or not nodes[node.inputs[0][0]].sizes:
         return False
     own, before = node.sizes[0], (*nodes[node.inputs[0][0]].sizes, ())[node.inputs[0][1]]
     return own[1:] == before[-len(own) + 1 :] and len(before) in (len(own) - 1, len(own)) and before[: -len(own) + 1] in ((), (1,))

@@ -144,12 +144,19 @@ class OnnxRunner:
             narrow = self.dtype == "float32" and is_floating(array)
             tensors[tensor.name] = np.ascontiguousarray(array, self.dtype if narrow else None)
         for node in model.graph.node:
-            for attribute in node.attribute:
-                if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOATS:
-                    attribute.i = kind
-                elif attribute.HasField("t") and attribute.t.data_type in FLOATS:
-                    array = onnx.numpy_helper.to_array(attribute.t).astype(self.dtype)
-                    attribute.t.CopyFrom(onnx.numpy_helper.from_array(array))
+            self._retype(node)
         model.graph.input[0].type.tensor_type.elem_type = kind
         del model.graph.value_info[:]
         return Model(model, tensors)
+
+    def _retype(self, node: Any) -> None:
+        """Gives the real numbers that a node states, in branches too, this number type."""
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i in FLOATS:
+                attribute.i = self._kind
+            for tensor in (*([attribute.t] if attribute.HasField("t") else []), *attribute.g.initializer):
+                if tensor.data_type in FLOATS:
+                    array = import_onnx().numpy_helper.to_array(tensor).astype(self.dtype)
+                    tensor.CopyFrom(import_onnx().numpy_helper.from_array(array, tensor.name))
+            for inner in attribute.g.node:
+                self._retype(inner)

@@ -31,7 +31,10 @@ WEIGHTS = {
     **{"gamma": (6,), "beta": (6,), "mean": (6,), "variance": (6,), "along": (6, 1, 1), "slopes": (6, 1, 1), "one": (1,)},
     **{"dense": (5, 6), "matrix": (6, 5), "b5": (5,), "wide": (594, 3), "k6": (6, 6, 1, 1), "row3": (1, 1, 3), "logits": (8, 7)},
     **{"map": IMAGE[1:], "map1": IMAGE[1:], "norm": (6, 9), "columns": (11,), "matrices": (6, 11, 4)},
+    **{"left": (1, 4, 9), "queries": (1, 5, 3)},
 }
+BRANCHES = """y = If (q) <then_branch = g1 () => (float[N] t) { k = Constant <value = float {3.0}> () t = Mul (a, k) },
+    else_branch = g2 () => (float[N] e) { k = Constant <value = float {2.0}> () w = Neg (a) e = Div (w, k) }>"""
 CASES = {
     "conv": "y = Conv <pads=[0, 1, 2, 1], strides=[2, 1], dilations=[1, 2]> (x, k3, b8)",
     "conv same upper": 'y = Conv <auto_pad="SAME_UPPER", strides=[2, 2]> (x, k3)',
@@ -145,6 +148,16 @@ CASES = {
     "products of sums": "a = Sum (x, x, x) b = Neg (a) c = Sub (x, b) d = Mean (c, x) y = Pow (d, two)",
     "sums of one": "a = Sum (x) b = Mean (a) c = Max (b) d = Min (c) e = Relu (d) y = Mean (e)",
     "two outputs": "y = Relu (x) z = GlobalMaxPool (y)",
+    "a matrix before a value": "y = MatMul (left, x)",
+    "learned queries of each image": "s = Shape (x) n = Gather (s, first0) r = Concat <axis=0> (n, one1, one1) "
+    "q = Tile (queries, r) t = Reshape (x, thirds) y = MatMul (q, t)",
+    "a branch by sizes": "a = Relu (x) s = Shape (x) h = Gather (s, rows) m = Mod (h, two2) f = Equal (m, one1) g = Greater (h, m) "
+    "l = LessOrEqual (m, h) b = And (f, g) o = Xor (b, l) n = Not (o) q = Squeeze (n) " + BRANCHES,
+    "a branch by what is stored": "a = Relu (x) d = Sub (one1, two2) f = Abs (d) g = Less (f, one1) q = Squeeze (g) " + BRANCHES,
+    "a branch in a branch": "a = Relu (x) g = GreaterOrEqual (two, unit) y = If (g) <then_branch = g1 () => (float[N] t) "
+    "{ q = Less (two, unit) u = Sigmoid (a) "
+    + BRANCHES.replace("y =", "v =").replace("(a", "(u").replace("t =", "p =").replace("float[N] t", "float[N] p")
+    + " t = Add (v, u) }, else_branch = g2 () => (float[N] e) { e = Sin (x) }>",
 }
 NUMBERS: dict[str, Any] = {
     **{"large": [2, 6, 27, 22]},
@@ -391,7 +404,7 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
 FOREIGN: dict[str, tuple[str, str]] = {
     "no layer": ("y = MaxPool <kernel_shape=[1, 1]> (x)", "this model has no layers"),
     "a branch": (
-        "y = If <then_branch=t () => (float z) {z = Identity (x)}, else_branch=e () => (float z) {z = Relu (x)}> (on)",
+        "n = IsNaN (unit) y = If <then_branch=t () => (float z) {z = Neg (x)}, else_branch=e () => (float z) {z = Relu (x)}> (n)",
         "If",
     ),
     "a loop": ("y = Loop <body=b (int64 i, bool c, float v) => (bool c, float w) {w = Relu (v)}> (eight, on, x)", "Loop"),
@@ -508,6 +521,14 @@ def test_the_difference_of_two_open_sizes_is_no_number(op: str, tmp_path: Path) 
     assert graph is not None and isinstance(graph.by_name[graph.outputs[0]].op, Foreign)
     graph = read_checkpoint(written(model(text, image=("N", 6, 9, 11)), tmp_path)).graph
     assert graph is not None and not any(isinstance(node.op, Foreign) for node in graph.nodes)
+
+
+@pytest.mark.parametrize(("number", "holds"), [("none", True), ("minus", True), ("eight", False)])
+def test_a_branch_that_an_open_size_decides_is_no_constant(number: str, holds: bool, tmp_path: Path) -> None:
+    text = f"a = Relu (x) s = Shape (x) h = Gather (s, rows) g = Greater (h, {number}) q = Squeeze (g) {BRANCHES}"
+    for rows, known in (("rows", holds), (9, True)):
+        graph = read_checkpoint(written(model(text, image=("N", 6, rows, 11)), tmp_path)).graph
+        assert graph is not None and graph.foreign is not known
 
 
 def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:

@@ -451,6 +451,13 @@ ARRAYS: dict[str, tuple[Make, bool]] = {
     "windows": (windows_of, False),
     "stacks": (stacked, False),
     "moved axes": (lambda x: tensorflow().transpose(conv(x), [0, 3, 1, 2]), True),
+    "learned queries": (
+        lambda x: tensorflow().matmul(
+            tensorflow().tile(variable("queries", 1, 5, 132), [tensorflow().shape(x)[0], 1, 1]),
+            tensorflow().reshape(conv(x), [-1, 132, 4]),
+        ),
+        False,
+    ),
     "scaled cells": (lambda x: tensorflow().einsum("nhwc,hc->nhwc", x, variable("w", 12, 3)), False),
 }
 """Graphs of arrays, and whether they hold at any size."""

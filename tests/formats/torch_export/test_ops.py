@@ -162,6 +162,7 @@ FIXED_ONLY: dict[str, Case] = {
 WHOLE_AND_FIXED: dict[str, Case] = {
     "to other cells": lambda m, x: F.interpolate(F.interpolate(x, size=(5, 7), mode="bilinear"), size=(11, 3), mode="bicubic"),
     "to the nearest": lambda m, x: F.interpolate(x, size=(5, 7)),
+    "learned queries": lambda m, x: m.dense.tile(len(x), 1, 1) @ x.flatten(2) + m.dense @ x.flatten(2),
 }
 SHAPES = {
     **{"k3": (8, 6, 3, 3), "k2": (6, 3, 2, 2), "t3": (6, 2, 3, 3), "k1": (6, 6, 1, 1), "k5": (1, 1, 5), "b8": (8,), "b4": (4,)},

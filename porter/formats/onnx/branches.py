@@ -1,0 +1,75 @@
+"""The branches of an ONNX model's Ifs whose conditions are known when it is read: the model is what the chosen ones make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from porter.filegraph.dataflow import Dataflow, Reference
+from porter.filegraph.names import unused_name
+from porter.formats.onnx.nodes import OnnxNode
+from porter.formats.onnx.proto import Message, Refuse, Scope, Stored
+
+MOST_ROUNDS = 16
+"""So often a model is read again because a condition was known; a branch may have another If."""
+
+
+def decisions(flow: Dataflow[OnnxNode]) -> dict[str, bool]:
+    """The condition of each If, by its name, that is a constant, or is computed from sizes."""
+    known = {name: flow.truth(node.inputs[0]) for name, node in flow.nodes.items() if node.op == "If" and node.inputs}
+    return {name: truth for name, truth in known.items() if truth is not None}
+
+
+def chosen(message: Message, decided: Mapping[str, bool], refuse: Refuse) -> Message:
+    """The model with the nodes of a branch in place of each If that is decided.
+
+    Raises:
+        FileError: the branch is damaged, as porter.formats.onnx.proto.read_message.
+    """
+    nodes, arrays, scopes = dict[str, OnnxNode](), dict(message.arrays), dict(message.scopes)
+    moved: dict[Reference, Reference] = {}
+    stored = Stored(message.files[0], refuse)
+
+    def after(given: Mapping[str, Reference]) -> dict[str, Reference]:
+        return {name: moved.get(source, source) for name, source in given.items()}
+
+    for node in message.nodes.values():
+        node = replace(node, inputs=tuple(moved.get(source, source) for source in node.inputs))
+        if node.name in decided:
+            given = after(message.scopes.get(node.name, message.given))
+            moved |= _branch(node, decided[node.name], Scope(nodes, given, arrays, stored, scopes=scopes), message)
+        else:
+            nodes[node.name] = node
+    return replace(
+        message,
+        nodes=nodes,
+        given=after(message.given),
+        arrays=arrays,
+        scopes={name: after(given) for name, given in scopes.items()},
+    )
+
+
+def _branch(node: OnnxNode, condition: bool, scope: Scope, message: Message) -> dict[Reference, Reference]:
+    """Adds the nodes of an If's branch; gives what each of the If's values is."""
+    which = "then_branch" if condition else "else_branch"
+    graph = node.attributes[which].g if which in node.attributes else None
+    ends = [] if graph is None else [output.name for output in graph.output]
+    if graph is None or len(ends) != node.outputs:
+        raise scope.stored.refuse(f"'{node.title or node.name}' has no {which} that gives its values", "export the model again")
+    names: dict[str, str] = {}
+
+    def named(name: str) -> str:
+        if name not in names:
+            names[name] = unused_name(f"{node.name}/{name}", message.nodes.keys() | scope.nodes.keys())
+        return names[name]
+
+    inner = replace(scope, named=named)
+    for tensor in graph.initializer:
+        inner.arrays[named(tensor.name)] = scope.stored.array(tensor, tensor.name)
+        inner.nodes[named(tensor.name)] = OnnxNode(named(tensor.name), "Constant", (), scope.nodes[""].opset)
+        inner.given[tensor.name] = named(tensor.name), 0
+    inner.add(graph.node)
+    missing = next((end for end in ends if end not in inner.given), None)
+    if missing is not None:
+        raise scope.stored.refuse(f"a branch of '{node.title or node.name}' lacks its value '{missing}'", "export the model again")
+    return {(node.name, place): inner.given[end] for place, end in enumerate(ends)}
