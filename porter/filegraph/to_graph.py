@@ -91,8 +91,10 @@ def expect_ops(file: FileGraph) -> None:
         more = f" and {len(first) - 5} more" if len(first) > 5 else ""
         behind = f"; of the nodes behind, {len(foreign) - len(first)} cannot be read" if len(foreign) > len(first) else ""
         exported = "; or try what model.export('FOLDER') writes, which says what each layer computes"
-        ends = _ends_before(file, reached)
-        cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else "save a model that ends before them"
+        before = file.leading_to(source for name in first for source in file.by_name[name].inputs)
+        ends, is_named = _ends_before(file, reached), any(file.by_name[name].tap for name in before)
+        other = "save a model that ends before them" if is_named else "save the layers behind them, which then take what they give"
+        cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else other
         advice = f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else "")
         if file.sizable:
             advice = "say at which size the model runs: --input-size ROWSxCOLUMNS, which is then the port's only one"

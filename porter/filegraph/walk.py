@@ -71,6 +71,7 @@ class Walk(Generic[N]):
         held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values among their inputs.
         repeats: whether a node repeats a constant, its first input, for each image and no other axis.
         tap: the framework's name for a value when it runs the file's graph; None where it does not give the value.
+        image: what the graph takes.
     """
 
     builder: Builder
@@ -85,6 +86,7 @@ class Walk(Generic[N]):
     held: Callable[[N], Mapping[str, str]] | None = None
     repeats: Callable[[N], bool] = lambda node: False
     tap: Callable[[Reference], str | None] = lambda source: None if source[1] else source[0]
+    image: Reference | None = None
     _settled: dict[Reference, Value] = field(default_factory=dict)
     _arrays: dict[View, View] = field(default_factory=dict)
 
@@ -154,8 +156,12 @@ class Walk(Generic[N]):
 
     def _tap_of(self, view: View, source: Reference) -> str | None:
         """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own layout."""
-        held, tap = self.builder.nodes.get(view.value.node), self.tap(source)
+        held, tap = self.builder.nodes.get(view.value.node), self._called(source)
         return None if held is not None and held.tap == tap else tap
+
+    def _called(self, source: Reference) -> str | None:
+        """The tap of a value; none of the image, which no graph can end at."""
+        return None if source == self.image else self.tap(source)
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View | None:
         """As `array`, of a view; `name` is of the op that makes the array."""
@@ -275,8 +281,8 @@ class Walk(Generic[N]):
         """A node that porter has no op for; the roles of its tensors are the last parts of their names."""
         held = self._read_tensors(node) if self.held is None else self.held(node)
         sources = [source for source in node.inputs if self.flow.is_value(source)]
-        tensors = {role: Stored(name) for role, name in held.items()}
-        return self.builder.foreign(node.name, kind, *self.values(sources), tensors=tensors, reads=tuple(map(self.tap, sources)))
+        tensors, reads = {role: Stored(name) for role, name in held.items()}, tuple(map(self._called, sources))
+        return self.builder.foreign(node.name, kind, *self.values(sources), tensors=tensors, reads=reads)
 
     def _read_tensors(self, node: N) -> dict[str, str]:
         found = [tensor for source in node.inputs if (tensor := self.flow.tensor(source)) is not None and tensor.shape]
@@ -288,7 +294,7 @@ class Walk(Generic[N]):
 def begin(flow: Dataflow[N], image: Image, trained: Collection[str] = ()) -> Walk[N]:
     """A walk that has only the image."""
     builder = Builder(image.channels, image.size, image.order, image.fixed)
-    walk = Walk(builder, flow, trained, image.batch)
+    walk = Walk(builder, flow, trained, image.batch, image=image.source)
     view = walk.views.of(builder.input)
     walk.found[image.source] = view if image.axes is None else view.transposed(image.axes) or view
     if image.shape is not None:

@@ -68,8 +68,10 @@ def keras_model() -> Any:
     keras.utils.set_random_seed(0)
     image = keras.Input((SIZE, SIZE, 3))
     low = keras.layers.Conv2D(6, 3, strides=2, padding="same", name="stem")(image)
-    length = keras.layers.UnitNormalization(name="length")(keras.layers.ReLU(name="relu")(low))
-    return keras.Model(image, [keras.layers.GlobalMaxPooling2D(name="most")(length), low])
+    bent = keras.layers.Conv2D(4, 3, activation="relu", name="bent")(low)
+    lengths = [keras.layers.UnitNormalization()(each) for each in (keras.layers.ReLU(name="relu")(low), bent, low)]
+    other = keras.layers.Conv2D(4, 3, activation="squareplus", name="other")(low)
+    return keras.Model(image, [*map(keras.layers.GlobalMaxPooling2D(), lengths), other, low])
 
 
 def of_keras(path: Path) -> Path:
@@ -138,6 +140,12 @@ def test_a_cut_model_runs_without_the_kernels_behind_the_cut(tmp_path: Path, cli
     ran = cli("convert", made, "--to", "torch", "--outputs", "low", "--out", "port")
     assert "float32: same function as the file's own graph" in ran.out and "warning" not in ran.out, ran.out
     assert cli("verify", "port", "--weights", made).status == 0
+
+
+@pytest.mark.parametrize("image", [("N", 3, SIZE, SIZE), ("N", 3, SIZE)])
+def test_no_graph_ends_before_its_first_layer(image: tuple[Any, ...], tmp_path: Path, cli: Cli) -> None:
+    made = written(model("low = Hardmax (x) high = Relu (low)", image=image), tmp_path)
+    refused(cli("convert", made, "--to", "torch"), "porter has no op for 'low'", "save the layers behind them, which then take")
 
 
 def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:

@@ -58,7 +58,8 @@ def read_graph(
         tensors: the checkpoint's; nodes name those that they use.
         where: the file, for messages.
         stated: what the file states beside the config, `keras_version` and `backend`.
-        outputs: names of layers, at which the graph ends.
+        outputs: names of layers, or of layers with an activation (`dense:relu`, or `dense:linear` before it), at which the graph
+            ends.
 
     Raises:
         UsageError: the model lacks one of `outputs`.
@@ -73,11 +74,8 @@ def read_graph(
         return None
     definition = text.encode() if isinstance(text, str) else text
     calls = name_calls(flow, tensors)
-    if outputs:
-        places = {named.name: place for place, named in enumerate(calls)}
-        expect_values(outputs, places)
-        flow = replace(flow, outputs=tuple(Result(places[name]) for name in outputs))
-    graph, anywhere = (_graph(flow, calls, channels, size, tensors, where) for size in ((rows, columns), (None, None)))
+    ends = _chosen(calls, outputs) if outputs else [_end(calls, result) for result in flow.outputs]
+    graph, anywhere = (_graph(flow, calls, ends, size, tensors, where) for size in ((rows, columns), (None, None)))
     # A graph that is right only at this size, as with a Flatten of a map, differs where the size is unknown.
     return replace(graph, resizable=graph.nodes == anywhere.nodes, definition=definition, language="keras")
 
@@ -87,12 +85,35 @@ def with_graph(checkpoint: Checkpoint, graph: FileGraph | None) -> Checkpoint:
     return replace(checkpoint, graph=graph, tensors={**checkpoint.tensors, **(graph.evaluated if graph is not None else {})})
 
 
-def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: Mapping[str, Array], where: str) -> FileGraph:
-    """The graph for an input of `size`."""
+def _end(calls: Sequence[Named], result: Result) -> Reference:
+    return (last_name(calls[result.call]), result.output) if result.call >= 0 else _IMAGE
+
+
+def _chosen(calls: Sequence[Named], outputs: Sequence[str]) -> list[Reference]:
+    """The values that a user names; a layer's name is that of its value after its activation.
+
+    Raises:
+        UsageError: the model lacks one of them.
+    """
+    known: dict[str, Reference] = {}
+    for named in calls:
+        known |= {before_activation(named): (named.name, 0), last_name(named): (last_name(named), 0)}
+    known |= {named.name: (last_name(named), 0) for named in calls}
+    expect_values(outputs, known)
+    return [known[name] for name in outputs]
+
+
+def _graph(
+    flow: Flow, calls: list[Named], ends: Sequence[Reference], size: Size, tensors: Mapping[str, Array], where: str
+) -> FileGraph:
+    """The graph for an input of `size` that ends at `ends`."""
+    channels = flow.shape[-1] or 0
+    before = {named.name: before_activation(named) for named in calls}
     layers, stored = dict[str, Layer](), _Stored({}, set())
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
     walk = begin(Dataflow(layers, live, Arrays(stored.arrays), lambda layer: ""), Image(_IMAGE, channels, size), stored.arrays)
     walk.held = lambda layer: layer.tensors
+    walk.tap = lambda source: None if source[1] else before.get(source[0], source[0])
     given = {SOURCE.call: _IMAGE}
     for place, named in enumerate(calls):
         for layer in _layers(named, walk, given, tensors, flow.keras):
@@ -120,8 +141,7 @@ def _graph(flow: Flow, calls: list[Named], channels: int, size: Size, tensors: M
             raise _unreadable(layer, error, where) from None
 
     read_nodes(walk, lambda op: read, settled=True)
-    ends = [end for result in flow.outputs for end in walk.ends([_reference(result, given)])]
-    found = walk.builder.finish(ends)
+    found = walk.builder.finish([value for end in ends for value in walk.ends([end])])
     used = {stored.name for node in found.nodes for stored in node.tensors.values()}
     return replace(found, evaluated={name: array for name, array in walk.flow.evaluated.items() if name in used})
 
@@ -246,6 +266,17 @@ def _parts(call: Call, by_layer: Mapping[str, Mapping[str, str]]) -> dict[str, s
 
 def _may_hold(call: Call) -> bool:
     return operation_name(call.kind, call.arguments) is None and holds_tensors(call.kind)
+
+
+def last_name(named: Named) -> str:
+    """The name of the node that gives a layer's value, also that of its activation."""
+    return fused_name(named) if named.call.kind in FUSING else named.name
+
+
+def before_activation(named: Named) -> str:
+    """What a layer's value is called before its `activation` argument, such as `dense:linear`; its name, if it has none."""
+    is_last = named.call.kind not in FUSING or activation_name(named.call.arguments.get("activation")) == "linear"
+    return named.name if is_last else f"{named.name}:linear"
 
 
 def fused_name(named: Named) -> str:

@@ -17,12 +17,12 @@ from porter.base.errors import MappingError, MissingFramework, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
-from porter.formats.keras.activations import activation_name
+from porter.formats.keras.activations import ACTIVATIONS, activation_name
 from porter.formats.keras.arrays import variable_in
 from porter.formats.keras.channels_first import read_calls
 from porter.formats.keras.classes import CLASSES
 from porter.formats.keras.flow import Call, Result, results_in
-from porter.formats.keras.graph import Named, fused_name, name_calls, operands_of
+from porter.formats.keras.graph import Named, before_activation, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
 from porter.formats.keras.resizing import resize_of
@@ -114,7 +114,7 @@ class _Builder:
         call, name = named.call, f"layer '{named.name}'"
         if is_in_training(call):
             return f"{name} ({call.kind}) is called with training=True"
-        for tap in (named.name, fused_name(named)):
+        for tap in (before_activation(named), fused_name(named)):
             if tap in self._foreign:
                 return f"{name} is {self._foreign[tap]}"
         operation = operation_name(call.kind, call.arguments)
@@ -126,10 +126,15 @@ class _Builder:
     def _found(self, named: Named, inputs: list[Any]) -> Any:
         try:
             found = self._result(named, inputs)
-            self.taps[named.name] = found[0] if isinstance(found, list | tuple) else found
-            if named.call.kind in FUSING:
-                found = self.taps[fused_name(named)] = self._activated(named.call, found)
-            return found
+            self.taps[before_activation(named)] = found[0] if isinstance(found, list | tuple) else found
+            if named.call.kind not in FUSING:
+                return found
+            name = activation_name(named.call.arguments.get("activation"))
+            if name not in (None, "linear", *ACTIVATIONS):
+                self.refused.append(f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list")
+                return None
+            self.taps[fused_name(named)] = self._activated(named.call, found)
+            return self.taps[fused_name(named)]
         # Keras raises these for arguments that exclude each other, or shapes that do not fit.
         except (ValueError, TypeError, KeyError, AttributeError, NoOp) as error:
             text = first_line(error)

@@ -360,7 +360,7 @@ def test_activations_are_nodes_of_their_own() -> None:
     assert [(n.name, n.op, n.inputs, n.tap) for n in graph.nodes if n.name != "c"] == [
         ("c:relu", Relu(), ("c",), "c:relu"),
         ("p", GlobalAvgPool(), ("c:relu",), "p"),
-        ("d", Dense(5), ("p",), "d"),
+        ("d", Dense(5), ("p",), "d:linear"),
         ("d:softmax", Softmax(), ("d",), "d:softmax"),
     ]
     assert graph.outputs == ("d:softmax",)
