@@ -291,6 +291,7 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "bgr": lambda layers, ops, x: layers.Conv2D(2, 1)(x[..., ::-1]),
     "reshapes": lambda layers, ops, x: ops.reshape(ops.expand_dims(layers.GlobalMaxPooling2D()(x), 1), (-1, 1, 1, CHANNELS)) * x,
     "channels shuffled": _shuffled,
+    "taken channels": lambda layers, ops, x: ops.take(x, [0, 2, 1, 3], axis=-1) * ops.take(x, [1, 1, 3], axis=3)[..., 1:2],
     "layers of cells": _by_cells,
     "clips": lambda layers, ops, x: ops.clip(x, -0.2, 0.4) + ops.relu6(x * 9) + ops.clip(x * 7, -float(np.finfo("f").max), 0.7),
     "scaling": lambda layers, ops, x: layers.Normalization(mean=[0.25, 0.5, 0.75, 1], variance=[1, 4, 16, 0.25])(

@@ -10,6 +10,7 @@ from porter.filegraph import array_products, arrays, moves
 from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.einsum import by_matrix, einsum
+from porter.filegraph.gathering import gather
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
 from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import NoOp, Read
@@ -228,6 +229,14 @@ def _moved(layer: Layer) -> Read:
     return transpose(layer.walk, layer, layer.source, order)
 
 
+def _take(layer: Layer) -> Read:
+    cells = numbers_in(layer.operands[1]) if len(layer.operands) == 2 else None
+    axes = _places(layer, layer.arguments.get("axis"))
+    if cells is None or cells.ndim != 1 or (cells % 1).any():
+        raise NoOp(f"{layer.op} of places that are no list of numbers")
+    return gather(layer.walk, layer, layer.source, axes[0], cells.astype(int).tolist())
+
+
 def _matmul(layer: Layer) -> Read:
     turns = [bool(layer.arguments.get(f"{way}_{side}")) for way in ("transpose", "adjoint") for side in ("a", "b")]
     if any(turns) or len(layer.operands) != 2:
@@ -293,6 +302,7 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     "stack": _stack,
     "squeeze": _squeeze,
     "swapaxes": _swapped,
+    "take": _take,
     "transpose": _transpose,
     "unstack": _unstack,
 }

@@ -11,6 +11,7 @@ import numpy as np
 from porter.filegraph import arrays, moves
 from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.gathering import gather
 from porter.filegraph.reductions import root
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
 from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
@@ -71,11 +72,14 @@ def _roll(walk: Walk, node: GraphNode) -> Read:
 
 
 def _gather(walk: Walk, node: GraphNode) -> Read:
-    """GatherV2 of one place of an axis, which goes."""
+    """GatherV2 of places of an axis, which goes where there is a single one."""
     places, axis = walk.flow.integers(node.inputs[1]), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
-    if not places or axis is None or walk.flow.shape(node.inputs[1]) != () or node.integer("batch_dims"):
+    shape, sizes = walk.flow.shape(node.inputs[1]), walk.sizes(node.inputs[0])
+    if not places or axis is None or shape is None or len(shape) > 1 or sizes is None or node.integer("batch_dims"):
         return f"{node.op} of several places"
-    return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
+    if not shape:
+        return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
+    return gather(walk, node, node.inputs[0], range(len(sizes))[int(axis)], places)
 
 
 def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[int]) -> Read:

@@ -10,6 +10,7 @@ import numpy as np
 
 from porter.filegraph import arrays, moves
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.gathering import gather
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -56,6 +57,11 @@ def read_reshape_as(walk: Walk, node: AtenNode) -> Read:
 def read_roll(walk: Walk, node: AtenNode) -> Read:
     shifts, dims = whole_numbers(walk, node, "shifts"), node.arguments.get("dims")
     return arrays.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True))) if dims else None
+
+
+def read_places(walk: Walk, node: AtenNode) -> Read:
+    places = walk.flow.integers(node.arguments["index"])
+    return None if places is None else gather(walk, node, taken(node), node.arguments["dim"], places)
 
 
 def read_flip(walk: Walk, node: AtenNode) -> Read:

@@ -92,6 +92,7 @@ READERS: Mapping[str, Reader] = {
     "repeat_interleave": moves.read_repeated,
     "roll": moves.read_roll,
     "flip": moves.read_flip,
+    "index_select": moves.read_places,
     "im2col": moves.read_patches,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),
     **dict.fromkeys(("mean", "amax", "linalg_vector_norm", "sum"), moves.read_reduce),

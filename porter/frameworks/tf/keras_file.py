@@ -216,11 +216,11 @@ class _Builder:
         return getattr(self.keras.layers, kind)(dtype=self._dtype, **arguments)
 
     def _operands(self, operation: str, call: Call) -> list[Any]:
-        """Values and constants; the key of a slice stays as it is."""
+        """Values and constants; the key of a slice, and places, stay as they are."""
         operands = operands_of(call)
         if operation in ("concatenate", "stack") and operands and isinstance(operands[0], tuple):
             operands = list(operands[0])
-        numbers = operation != "get_item"
+        numbers = operation not in ("get_item", "take")
         return [self._value(one) if isinstance(one, Result) else self._constant(one) if numbers else one for one in operands]
 
     def _constant(self, value: Any) -> Any:

@@ -182,6 +182,9 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     "unstack": _named("unstack", "num", "axis"),
     "squeeze": _named("squeeze", "axis"),
     "swapaxes": _named("swapaxes", "axis1", "axis2"),
+    "take": lambda operands, settings: import_keras().ops.take(
+        operands[0], np.asarray(plain(operands[1]), np.int64), axis=plain(settings.get("axis"))
+    ),
     "transpose": _named("transpose", "axes", perm="axes"),
 }
 """What is run: none of it comes from the file."""

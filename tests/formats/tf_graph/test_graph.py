@@ -378,6 +378,8 @@ OPS: dict[str, tuple[Make, list[type[Op]]]] = {
     ),
     "in channels first": (in_channels_first, [Conv, Affine, Relu, SliceChannels, SliceChannels, Concat, GlobalAvgPool]),
     "an axis that comes and goes": (lambda x: tensorflow().squeeze(x[:, None, ..., ::-1], 1), [SliceChannels]),
+    "channels in reverse": (lambda x: tensorflow().gather(x, [2, 1, 0], axis=-1), [SliceChannels]),
+    "channels shuffled": (lambda x: tensorflow().gather(conv(x), [0, 2, 1, 3], axis=3), [Conv, ChannelShuffle]),
     "mean over channels": (lambda x: tensorflow().reduce_mean(x, [3], keepdims=True), [Reduce]),
     "parts": (
         lambda x: tensorflow().concat(tensorflow().split(conv(x), [1, 3], -1)[::-1], -1),

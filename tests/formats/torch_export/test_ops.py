@@ -98,6 +98,7 @@ CASES: dict[str, Case] = {
     "smooth ones": lambda m, x: F.mish(F.silu(F.gelu(F.gelu(x), approximate="tanh"))) + F.softplus(x) + F.softsign(x),
     "softplus, cut": lambda m, x: F.softplus(x * 0.001 + 20.0005),
     "softplus without a threshold": lambda m, x: F.softplus(x * 0.001 + 20.0005, threshold=50),
+    "channels at places": lambda m, x: x.index_select(1, m.places) * x.index_select(-3, m.places[:1]),
     "in reverse": lambda m, x: x.flip(1) + x * x.flip(-3),
     "average of cells around": lambda m, x: (
         F.avg_pool2d(F.pad(x, (1, 0, 0, 2)), 3) / F.avg_pool2d(F.pad(torch.ones_like(x), (1, 0, 0, 2)), 3)
@@ -177,6 +178,7 @@ class Ops(nn.Module):
         for name, shape in SHAPES.items():
             self.register_parameter(name, nn.Parameter(torch.randn(shape, generator=random) * 0.5))
         self.register_buffer("seven", torch.tensor([7]))
+        self.register_buffer("places", torch.tensor([0, 2, 4, 1, 3, 5]))
         self.register_buffer("two", torch.tensor([2]))
         self.register_buffer("mean", torch.randn(6, generator=random))
         self.register_buffer("variance", torch.rand(6, generator=random) + 0.5)
