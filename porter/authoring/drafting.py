@@ -28,7 +28,7 @@ from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.identify.doors import no_graph, open_member
-from porter.identify.matching import NEAR, rank
+from porter.identify.matching import NEAR, keeping, rank
 from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe
@@ -179,7 +179,9 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     listed = list_layers(checkpoint)
     if not listed.layers:
         message = "no tensor's name says what its layer is, such as conv1.weight or conv1/kernel"
-        raise UsageError(message, where=str(checkpoint.path), next="porter inspect FILE --tensors lists the names")
+        raise UsageError(
+            message, where=str(checkpoint.path), next=keeping(checkpoint) or "porter inspect FILE --tensors lists them"
+        )
     said = [
         f"Drafted from the {len(listed.layers)} layers of {checkpoint.path.name}: their names, shapes and order.",
         "A file of weights says no strides, pads, activations, pools, branches and joins: here each layer reads the one before.",

@@ -9,6 +9,7 @@ from porter.formats.format import ZIP_MAGIC, Content, Format, fields_of, starts_
 from porter.formats.keras import HDF5_MAGIC
 from porter.formats.torch_export import SAVE
 
+_PICKLE = re.compile(rb"\x80[\x02-\x05][\x8a\x95c}\](X]")
 _UNPACK = "unpack it, and name the weights file in it"
 
 
@@ -43,6 +44,22 @@ def _is_cntk(content: Content) -> bool:
     return False
 
 
+def _is_coreml(content: Content) -> bool:
+    """A package, or a version of the form, then a description, whose first field is an input."""
+    if content.path.is_dir():
+        return (content.path / "Data" / "com.apple.CoreML").is_dir() and (content.path / "Manifest.json").is_file()
+    match content.fields:
+        case ((1, int()), (2, bytes(description))):
+            return description.startswith(b"\n") and not _is_cntk(content)
+    return False
+
+
+def _is_dlib(content: Content) -> bool:
+    """A version of 1, then a network's loss by its name, or the sizes of a column, which dlib keeps below zero."""
+    network, shapes = rb"\x01\x01\x01.loss_", rb"\x01\x01(\x81.|\x82..)\x81\x01"
+    return re.match(rb"%s|%s" % (network, shapes), content.head, re.DOTALL) is not None
+
+
 _OF_A_FUNCTION = (b"version", b"type", b"uid", b"root", b"inputs", b"primitive_functions")
 
 
@@ -65,6 +82,7 @@ FORMATS = (
         _is_saved_model_text,
         advice="save it in binary, as saved_model.pb",
     ),
+    Format("coreml", "a CoreML model", _is_coreml, advice="name the file that it was made from: porter reads no CoreML"),
     Format("folder", "a folder", lambda content: content.path.is_dir(), advice="name the weights file in it"),
     Format(
         "hdf5",
@@ -109,9 +127,15 @@ FORMATS = (
     ),
     Format("tar", "a tar archive", _is_tar, advice=_UNPACK),
     Format(
+        "keras-pickle",
+        "a Python pickle of a Keras model, which could run any code",
+        lambda content: _PICKLE.match(content.head) is not None and b"keras" in content.head,
+        advice="where it was made, load it and save it with model.save('model.keras')",
+    ),
+    Format(
         "pickle",
         "a Python pickle, which could run any code",
-        lambda content: re.match(rb"\x80[\x02-\x05][\x8a\x95c}\](X]", content.head) is not None,
+        lambda content: _PICKLE.match(content.head) is not None,
         advice="save model.state_dict() with torch.save, or a .safetensors",
     ),
     Format(
@@ -123,6 +147,7 @@ FORMATS = (
         _is_cntk,
         advice="save it as ONNX, in CNTK 2.7: cntk.Function.load(FILE).save('model.onnx', format=cntk.ModelFormat.ONNX)",
     ),
+    Format("dlib", "a dlib model (.dat)", _is_dlib, advice="porter reads no dlib: name a file of another framework"),
     Format("html", "a web page, perhaps the error of a download", _text(r"\s*<(!doctype html|html)"), advice="fetch it again"),
     Format(
         "graph-text",

@@ -12,8 +12,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
-from porter.formats.torch_export import SAVE
-from porter.identify.matching import LIKELY, NO_RECIPE, Match, rank
+from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, port_of
 from porter.port import model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
@@ -108,7 +107,7 @@ def _advice(error: MappingError, checkpoint: Checkpoint, member: Member) -> str 
     if any(match.is_a == (member.variant, member.zoo.name) for match in likely) or (error.maps and not likely):
         return error.next
     if not likely:
-        return NO_RECIPE
+        return no_recipe(checkpoint)
     best = likely[0].member
     return f"it looks like {best.name}: {convert_command(best, 'FRAMEWORK', checkpoint.path, recipes)}"
 
@@ -223,11 +222,10 @@ def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Open
 
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
-    advice = "porter inspect FILE says what it could be"
-    if checkpoint.dialect == "torch":
-        advice += f"; where the model's code is at hand, {SAVE} keeps its graph, which needs no recipe"
-    for best in rank(checkpoint, recipes).likely[:1]:
-        advice = convert_command(best.member, "FRAMEWORK", checkpoint.path, recipes)
+    advice = no_recipe(checkpoint)
+    found, _ = open_likeliest(checkpoint, rank(checkpoint, recipes).likely)
+    if found is not None:
+        advice = convert_command(found[0].member, "FRAMEWORK", checkpoint.path, recipes)
     if (port := port_of(checkpoint)) is not None:
         advice = convert_trained(port, checkpoint)
     said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""

@@ -16,7 +16,7 @@ from porter.formats.recognition import FORMATS
 from porter.frameworks import TRAINED, other_than
 from porter.graph import head_of
 from porter.identify.doors import open_as, open_likeliest
-from porter.identify.matching import CLOSE, LIKELY, NO_RECIPE, TUNED, Match, Ranked, rank
+from porter.identify.matching import CLOSE, LIKELY, TUNED, Match, Ranked, keeping, no_recipe, rank
 from porter.identify.ports import convert_trained, port_of
 from porter.padding.sizes import parse_size
 from porter.port import Origin, Port, Record, port_at
@@ -136,7 +136,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, input
     if found is not None:
         return _of_opened(checkpoint, matches, *found, recipes)
     own_graph = checkpoint.graph is not None
-    unmatched = _by_itself(checkpoint, input_size) if own_graph else Inspection(checkpoint, (), None, problem=NO_RECIPE)
+    unmatched = _by_itself(checkpoint, input_size) if own_graph else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
     for match, problem in problems:
         commands = _settled(checkpoint, match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
@@ -145,6 +145,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, input
             # What is about the whole file has the commands as its next step.
             size, stated = _size(checkpoint, match), problem.message if problem.where == str(checkpoint.path) else str(problem)
             origin = origin_of(match.member, checkpoint).origin
+            stated = stated if commands else "; ".join(filter(None, (stated, keeping(checkpoint))))
             return Inspection(checkpoint, matches, match, size=size, origin=origin, problem=stated, commands=commands)
     return replace(_or_trained(unmatched), matches=matches)
 
@@ -180,7 +181,7 @@ def _or_trained(unmatched: Inspection) -> Inspection:
     port = port_of(checkpoint)
     if port is not None:
         return replace(unmatched, commands=(convert_trained(port, checkpoint), *unmatched.commands), problem=None, trained=port)
-    return replace(unmatched, problem=f"{NO_RECIPE}; {TUNED}") if checkpoint.graph is None else unmatched
+    return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {TUNED}") if checkpoint.graph is None else unmatched
 
 
 def _by_itself(checkpoint: Checkpoint, input_size: str | None) -> Inspection:

@@ -16,6 +16,7 @@ from porter.fitting.by_names import Located, locate
 from porter.fitting.heads import head_rows
 from porter.fitting.limits import UNKNOWN, limits
 from porter.fitting.naming import name_layers
+from porter.formats.torch_export import SAVE
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
 from porter.identify.screening import screen
@@ -39,12 +40,27 @@ LARGER = 4
 """A graph of more nodes than so many times those of a file's graph is not half in the file, even if each of the file's nodes is two
 of its own because a norm is folded.
 """
-NO_RECIPE = (
-    "no recipe fits this file: porter recipe list shows the networks that porter knows; for another network, "
+_DRAFT = (
+    "porter recipe list shows the networks that porter knows; for another network, "
     "porter recipe new NAME --weights FILE drafts a recipe to complete (docs/authoring.md), and --recipes DIR names its folder"
 )
-
+_KEEPING: Mapping[str | None, str] = {
+    "torch": SAVE,
+    "tf": "model.export('FOLDER') in Keras, or tf.saved_model.save(model, 'FOLDER'),",
+}
+"""What saves a model with its graph, by the framework of its code."""
 TUNED = "if the model of a port was trained on and saved here, porter convert PORT --weights FILE --to FRAMEWORK takes it home"
+
+
+def keeping(checkpoint: Checkpoint) -> str | None:
+    """What saves the model of a file of tensors with its graph."""
+    line = None if checkpoint.graph is not None else _KEEPING.get(checkpoint.dialect)
+    return line and f"where the model's code is at hand, {line} keeps its graph, which needs no recipe"
+
+
+def no_recipe(checkpoint: Checkpoint) -> str:
+    """What to do with a file that no recipe fits."""
+    return f"no recipe fits this file: {'; '.join(filter(None, (keeping(checkpoint), _DRAFT)))}"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -118,6 +119,10 @@ CONTENTS = {
     "cntk": b"\x08\x02\x12\x11\n\x07version\x12\x06\x08\x02\x10\x03(\x03\x12\x1f\n\x04type",
     "graph-text": b'# saved\nnode {\n  name: "input"\n  op: "Placeholder"\n}\n',
     "saved-model-text": b"saved_model_schema_version: 1\nmeta_graphs {\n}\n",
+    "coreml": b"\x08\x04\x12\x09\n\x07\n\x05image\xa2\x1f\x00",
+    "dlib": b"\x01\x01\x01\x0dloss_metric_2\x01\x02",
+    "keras-pickle": pickle.dumps({"keras.src.models.functional": 1}, protocol=4),
+    "pickle": pickle.dumps({"a": [1, 2]}, protocol=4),
     "unknown": bytes(range(250, 256)) * 50,
 }
 
@@ -130,6 +135,15 @@ def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
     found = FORMATS[format]
     assert f"expected weights, got {found.what}" in message(path)
     assert (found.advice or f"porter reads {READABLE[0].what}, ") in message(path)
+
+
+def test_a_package_of_coreml_and_shapes_of_dlib_are_named(tmp_path: Path) -> None:
+    package, shapes = tmp_path / "net.mlpackage", tmp_path / "shapes.dat"
+    (package / "Data" / "com.apple.CoreML").mkdir(parents=True)
+    (package / "Manifest.json").write_text("{}")
+    shapes.write_bytes(b"\x01\x01\x81\x88\x81\x01\x02")
+    assert (recognise(package).name, recognise(shapes).name) == ("coreml", "dlib")
+    assert "name the file that it was made from" in message(package)
 
 
 @pytest.mark.parametrize(("format", "names"), [("wheel", WHEEL), ("zip", ZIP)])

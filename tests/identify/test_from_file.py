@@ -263,3 +263,26 @@ def test_a_port_gives_what_the_file_gives(saved: Callable[[str], Path], tmp_path
     with torch.no_grad():
         maps, most = porter.load(tmp_path / "port")(torch.from_numpy(batch.transpose(0, 3, 1, 2).copy()))
     assert np.allclose(maps.numpy().transpose(0, 2, 3, 1), wanted[0], atol=1e-5) and np.allclose(most.numpy(), wanted[1], atol=1e-5)
+
+
+def test_a_keras_model_without_a_graph_is_told_what_keeps_one(tmp_path: Path, cli: Cli) -> None:
+    """Its calls are code of its own, so that its files hold tensors only; what `export` writes is the calls themselves."""
+
+    class Own(keras.Model):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two = LAYERS.Conv2D(4, 3), LAYERS.Dense(5)
+
+        def call(self, image: Any) -> Any:
+            return self.two(keras.ops.mean(self.one(image), (1, 2)))
+
+    model, advice = Own(), "model.export('FOLDER') in Keras"
+    model(np.zeros((1, 16, 16, 3)))
+    model.save(tmp_path / "own.keras")
+    model.save_weights(tmp_path / "own.weights.h5")
+    for name in ("own.keras", "own.weights.h5"):
+        assert advice in str(porter.inspect(tmp_path / name).problem)
+        refused(cli("convert", tmp_path / name, "--to", "torch"), "tensors and no graph", advice)
+        refused(cli("recipe", "new", "own", "--from-model", tmp_path / name, "--out", tmp_path / "own.yaml"), advice)
+    model.export(str(tmp_path / "own"), verbose=False)
+    assert "same function as the file's own graph" in cli("convert", tmp_path / "own", "--to", "torch").out
