@@ -34,6 +34,7 @@ from porter.port import TensorLists
 from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe
 from porter.recipe.schema import Word
 from porter.source.opening import open_checkpoint
+from porter.source.origin import as_stated
 from porter.source.own_graph import classes_of, translation
 from porter.zoos.tables import DEFAULT_ZOOS
 
@@ -191,8 +192,9 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         said.append("TODO: the order of the layers, because the file does not keep it: they stand in the order of their names")
     for match in rank(checkpoint, least=NEAR).matches[:1]:
         if match.score >= NEAR:
-            line = convert_command(match.member, _destination(listed.framework), checkpoint.path, None)
-            said.append(f"{match.score:.0%} of the tensors fit {match.member.name}, of a recipe that exists: {line}")
+            member = as_stated(match.member, checkpoint)
+            line = convert_command(member, _destination(listed.framework), checkpoint.path, None)
+            said.append(f"{match.score:.0%} of the tensors fit {member.name}, of a recipe that exists: {line}")
     draft = draft_from_weights(listed, variant, zoo, said)
     tensors, problem = None, None
     with TemporaryDirectory() as folder:

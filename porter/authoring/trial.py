@@ -20,6 +20,7 @@ from porter.recipe import Member, Recipe, expand, layer_names
 from porter.recipe.expansion import expand_steps
 from porter.source.opened import Opened
 from porter.source.opening import open_checkpoint
+from porter.source.origin import as_stated
 
 if TYPE_CHECKING:
     from porter.verification.verdict import Verdict
@@ -67,7 +68,7 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
     if not matches:
         return Trial(error=_unlike(recipe, checkpoint))
     try:
-        opened = open_checkpoint(matches[0].member, checkpoint)
+        opened = open_checkpoint(as_stated(matches[0].member, checkpoint), checkpoint)
     except MappingError as error:
         return Trial(error=error)
     from porter.verification.check import Check

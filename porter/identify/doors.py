@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from porter.base.errors import MappingError, PorterError, UsageError
+from porter.base.errors import MappingError, PorterError, UsageError, command
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.wishes import NONE, Wishes
@@ -20,7 +20,7 @@ from porter.source.beside import native_within, stated_beside, stated_within, we
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_checkpoint, open_port
-from porter.source.origin import expect_origin, origin_of, stated_member, undecided, with_origin
+from porter.source.origin import as_stated, expect_origin, origin_of, stated_member, undecided, with_origin
 from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
 from porter.source.tuned import open_tuned
@@ -108,7 +108,7 @@ def _advice(error: MappingError, checkpoint: Checkpoint, member: Member) -> str 
         return error.next
     if not likely:
         return no_recipe(checkpoint)
-    best = likely[0].member
+    best = as_stated(likely[0].member, checkpoint)
     return f"it looks like {best.name}: {convert_command(best, 'FRAMEWORK', checkpoint.path, recipes)}"
 
 
@@ -223,9 +223,14 @@ def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Open
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     advice = no_recipe(checkpoint)
-    found, _ = open_likeliest(checkpoint, rank(checkpoint, recipes).likely)
-    if found is not None:
-        advice = convert_command(found[0].member, "FRAMEWORK", checkpoint.path, recipes)
+    found, problems = open_likeliest(checkpoint, rank(checkpoint, recipes).likely)
+    stranger = next((problem for _, problem in problems if isinstance(problem, UsageError)), None)
+    if found is None and stranger is not None:  # it says what it is, and that is in no recipe
+        return stranger
+    if found is not None and found[1].member is not None:
+        advice = convert_command(found[1].member, "FRAMEWORK", checkpoint.path, recipes)
+        if found[1].facts.twins and found[1].facts.origin is None:
+            advice = f"{command('inspect', str(checkpoint.path))} prints the line for each network that takes these tensors"
     if (port := port_of(checkpoint)) is not None:
         advice = convert_trained(port, checkpoint)
     said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""

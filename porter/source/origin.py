@@ -11,7 +11,7 @@ from typing import Any
 from porter.base.errors import UsageError
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.twins import alike, same_function, twins_of
+from porter.fitting.twins import same_function, twins_of
 from porter.formats.torch_export import SAVE
 from porter.port import BY, By, Origin
 from porter.recipe import Member, convert_command
@@ -144,11 +144,16 @@ def undecided(opened: Opened) -> tuple[str, ...]:
 
 
 def stated_member(member: Member, known: Known) -> Member:
-    """The variant as the zoo has it that the weights are stated to come from, if it takes the same tensors; otherwise `member`."""
+    """The variant as the zoo has it that the weights are stated to come from, if that is a twin; otherwise `member`."""
     origin = known.origin
-    if origin is None or origin.variant != member.variant or origin.zoo in (None, member.zoo.name):
+    if origin is None or origin.variant != member.variant or origin.zoo not in {twin.zoo for twin in twins_of(member)}:
         return member
-    return next((other for other, apart in alike(member) if other.zoo.name == origin.zoo and apart), member)
+    return member.recipe.member(member.variant, str(origin.zoo))
+
+
+def as_stated(member: Member, checkpoint: Checkpoint) -> Member:
+    """As `stated_member`, of a file that looks like a member."""
+    return stated_member(member, origin_of(member, checkpoint))
 
 
 def _is_stated(member: Member, origin: Origin) -> bool:

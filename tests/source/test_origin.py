@@ -13,11 +13,12 @@ import torch
 from safetensors.numpy import save_file
 
 import porter
+from porter.authoring.trial import try_weights
 from porter.base.errors import UsageError
 from porter.fitting.wishes import Wishes
 from porter.identify.doors import open_member
 from porter.port import Origin
-from porter.recipe import find_member, recipes_folder
+from porter.recipe import find_member, find_recipe, recipes_folder
 from porter.recipe.twins import FILE
 from porter.zoos.tables import TIMM, TIMM_TF
 from tests.support import source_checkpoint
@@ -191,6 +192,18 @@ def test_twins_that_no_recipe_has_are_refused(made: Callable[[str, str], Path], 
         assert found.commands == () and "resnetblur18, which no recipe has" in str(found.problem)
         with pytest.raises(UsageError, match="resnetblur18"):
             origin_of(path, "torch", "resnet18")
+
+
+def test_advice_follows_the_origin(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    said = placed(made(VARIANT, "timm"), tmp_path / "said", config={"architecture": SAME})
+    bare = placed(made(VARIANT, "timm"), tmp_path / "bare")
+    blurred = placed(made("resnet18", "torchvision"), tmp_path / "blurred", config={"architecture": "resnetblur18"})
+    for path, next in ((said, "--from timm_tf"), (bare, f"porter inspect {bare}"), (blurred, "torch.export")):
+        with pytest.raises(UsageError) as refused:
+            porter.convert(path, out=tmp_path / "port")
+        assert next in str(refused.value.next)
+    tried = try_weights(find_recipe(VARIANT), said)
+    assert tried.opened is not None and tried.opened.member is not None and tried.opened.member.zoo.name == "timm_tf"
 
 
 def test_another_zoo_with_the_same_function_is_no_contradiction(made: Callable[[str, str], Path], tmp_path: Path) -> None:
