@@ -12,6 +12,9 @@ from porter.base.errors import MissingFramework
 from porter.filegraph.file_graph import FileGraph
 from porter.files import Digests
 
+UNREAD = "read without the graph"
+"""What the note begins with that says why a reader gives no graph of a file that carries one."""
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -42,6 +45,11 @@ class Checkpoint:
     stated: Mapping[str, str] = field(default_factory=dict, repr=False)
     scaling: tuple[str, ...] = ()
     digests: Digests = field(default_factory=dict, repr=False)
+
+    @property
+    def unread(self) -> str | None:
+        """The note of why it has no graph, though the file carries one."""
+        return next((note for note in self.notes if note.startswith(UNREAD)), None)
 
     @property
     def carried(self) -> FileGraph:

@@ -59,7 +59,8 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         known = shapes(graph, file.size)
     except GraphError as error:
         where = next((name for name, path in paths.items() if path == error.where), error.where)
-        raise MappingError(f"the file's graph does not fit together: {error.message}", where=where, next=error.next) from None
+        advice = error.next if None not in file.size else "build and save the model for images of one size"
+        raise MappingError(f"the file's graph does not fit together: {error.message}", where=where, next=advice) from None
     names = {path: name for name, path in paths.items()}
     try:
         expect_bounded(graph, file.size)

@@ -192,7 +192,7 @@ class Views:
         if max(len(placed), len(axes), len(whole)) > MOST_AXES:
             return None
         split, names, channels = list[list[str]](), dict[Piece, str](), self._channels(view.value).axis
-        becoming = () if of_map else axes[-1] if axes else ()
+        becoming = axes[0 if of_map else -1] if axes else ()
         for letter in (each.axis for each in whole):
             parts = [piece for piece in placed if piece.axis == letter]
             names |= {piece: letter.lower() + (str(place) if len(parts) > 1 else "") for place, piece in enumerate(parts)}

@@ -282,7 +282,8 @@ class Walk(Generic[N]):
         held = self._read_tensors(node) if self.held is None else self.held(node)
         sources = [source for source in node.inputs if self.flow.is_value(source)]
         tensors, reads = {role: Stored(name) for role, name in held.items()}, tuple(map(self._called, sources))
-        return self.builder.foreign(node.name, kind, *self.values(sources), tensors=tensors, reads=reads)
+        values = [self.view(source).value for source in sources]  # the op is what porter lacks, not a layout that nobody asked for
+        return self.builder.foreign(node.name, kind, *values, tensors=tensors, reads=reads)
 
     def _read_tensors(self, node: N) -> dict[str, str]:
         found = [tensor for source in node.inputs if (tensor := self.flow.tensor(source)) is not None and tensor.shape]

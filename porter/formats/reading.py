@@ -102,14 +102,14 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
 
 def _sized(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     """A file at a size if porter can read its graph at a size only."""
-    checkpoint, stated = read(path, outputs), size or _TRIED
+    checkpoint, is_stated = read(path, outputs), size is not None and None not in size
     graph = checkpoint.graph
-    if graph is None or graph.built_size or not graph.foreign or graph.language == "keras" or None in stated:
+    if graph is None or graph.built_size or not graph.foreign or graph.language == "keras":
         return checkpoint
-    sized = read(path, outputs, stated)
+    sized = read(path, outputs, size if is_stated else _TRIED)
     if sized.graph is None or sized.graph.foreign:
         return checkpoint
-    return sized if size else replace(checkpoint, graph=replace(graph, sizable=True))
+    return sized if is_stated else replace(checkpoint, graph=replace(graph, sizable=True))
 
 
 def read_weights(

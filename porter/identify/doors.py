@@ -233,6 +233,8 @@ def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
             advice = f"{command('inspect', str(checkpoint.path))} prints the line for each network that takes these tensors"
     if (port := port_of(checkpoint)) is not None:
         advice = convert_trained(port, checkpoint)
-    said = f" ({'; '.join(checkpoint.notes)})" if checkpoint.notes else ""
-    message = f"this file holds tensors and no graph{said}, so a recipe has to say what they are"
+    others = [note for note in checkpoint.notes if note != checkpoint.unread]
+    said = f" ({'; '.join(others)})" if others else ""
+    held = f"is {checkpoint.unread}" if checkpoint.unread else "holds tensors and no graph"
+    message = f"this file {held}{said}, so a recipe has to say what its tensors are"
     return UsageError(message, where=str(checkpoint.path), next=advice)

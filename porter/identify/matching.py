@@ -54,7 +54,7 @@ TUNED = "if the model of a port was trained on and saved here, porter convert PO
 
 def keeping(checkpoint: Checkpoint) -> str | None:
     """What saves the model of a file of tensors with its graph."""
-    line = None if checkpoint.graph is not None else _KEEPING.get(checkpoint.dialect)
+    line = None if checkpoint.graph is not None or checkpoint.unread else _KEEPING.get(checkpoint.dialect)
     return line and f"where the model's code is at hand, {line} keeps its graph, which needs no recipe"
 
 

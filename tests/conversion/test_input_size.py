@@ -54,7 +54,8 @@ def detector(path: Path) -> Path:
 def test_a_graph_is_read_at_the_size_that_a_user_states(cli: Cli, tmp_path: Path) -> None:
     file, port = detector(tmp_path / "detector.onnx"), tmp_path / "port"
     assert "(say at which size the model runs: --input-size ROWSxCOLUMNS, which" in cli("inspect", file).out
-    refused(cli("convert", file, "--to", "torch"), "porter has no op for 'y' (Range)", "--input-size ROWSxCOLUMNS")
+    for size in ((), ("--input-size", "any")):
+        refused(cli("convert", file, "--to", "torch", *size), "porter has no op for 'y' (Range)", "--input-size ROWSxCOLUMNS")
     line = cli("inspect", file, "--input-size", "100x120").out.splitlines()[-1]
     assert line.endswith("--input-size 100x120")
     converted = cli("convert", file, "--to", "torch", "--input-size", "100x120", "--out", port)

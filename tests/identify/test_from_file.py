@@ -239,7 +239,10 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "no file": (("nowhere.h5",), ("no file", "porter convert FILE")),
     "a zoo for a file": (("small.keras", "--from", "torch"), ("is a file, expected a variant", "porter inspect")),
     "tensors without a graph": (("tensors.weights.h5",), ("no graph",)),
-    "a layer without an op": (("grouped.keras",), ("no op for 'length' (UnitNormalization)", "a model that ends", "model.export")),
+    "a layer without an op": (
+        ("grouped.keras",),
+        ("no op for 'length' (UnitNormalization)", "save the layers behind them", "model.export"),
+    ),
     "training pads": (("small.keras", "--padding", "trained"), ("needs a recipe's variant",)),
     "a stock class": (("small.keras", "--stock"), ("no recipe has this graph",)),
 }

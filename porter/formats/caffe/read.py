@@ -16,7 +16,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import batch_norm, clip, combine
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.kernels.program import value_name
@@ -58,7 +58,7 @@ def read_caffe(path: Path, outputs: Sequence[str] = (), size: Size | None = None
         stored = read_blobs(read_bounded(weights, MOST_BYTES))
     problem = net.problem if net else f"its layers are in a {_NET}, and there is none beside it"
     if text is None or net is None or problem is not None:
-        note = f"read without the graph: {problem}"
+        note = f"{UNREAD}: {problem}"
         return Checkpoint(path, "caffe", None, _without_net(stored), (note,), files=(text, weights) if text else ())
     tensors = _tensors(net, stored, weights)
     graphs = [_graph(net, tensors, most_bytes(weights.stat().st_size), outputs, sizes) for sizes in (size, (None, None))]

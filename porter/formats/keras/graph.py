@@ -11,7 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import expect_values
@@ -48,8 +48,9 @@ class Named:
 
 def read_graph(
     text: str | bytes, tensors: Mapping[str, Array], where: str, stated: Stated | None = None, outputs: Sequence[str] = ()
-) -> FileGraph | None:
-    """The graph of a Keras model's config; None where the model is not made of a list of layers, or takes no image.
+) -> FileGraph | str | None:
+    """The graph of a Keras model's config; None where the model is not made of a list of layers, and in words what it takes where
+    that is no image.
 
     Constants of the config that are arrays are tensors of the graph's own, in `evaluated`.
 
@@ -67,11 +68,11 @@ def read_graph(
     """
     text = with_stated(text, stated or {}, where)
     flow = read_calls(text, where)
-    if flow is None or len(flow.shape) != 4:
+    if flow is None:
         return None
-    _, rows, columns, channels = flow.shape
-    if not channels:
-        return None
+    if len(flow.shape) != 4 or not flow.shape[-1]:
+        return _no_image(flow)
+    _, rows, columns, _ = flow.shape
     definition = text.encode() if isinstance(text, str) else text
     calls = name_calls(flow, tensors)
     ends = _chosen(calls, outputs) if outputs else [_end(calls, result) for result in flow.outputs]
@@ -80,8 +81,20 @@ def read_graph(
     return replace(graph, resizable=graph.nodes == anywhere.nodes, definition=definition, language="keras")
 
 
-def with_graph(checkpoint: Checkpoint, graph: FileGraph | None) -> Checkpoint:
-    """The checkpoint with its graph, and with the tensors that the graph has of its own."""
+def _no_image(flow: Flow) -> str:
+    """What a model takes that is no image, and how it can take one if that is all that it takes."""
+    _, *sizes = flow.shape or (None,)
+    text, is_only = "x".join(str(size or "?") for size in sizes), all(call.kind != "InputLayer" for call in flow.calls)
+    image = (1, *sizes, 1)[-3:] if is_only and 0 < len(sizes) < 3 and None not in sizes else None
+    found = f"its first input is Nx{text}, and a port takes images NxHxWxC" if sizes else "its config states no shape of its input"
+    layers = f"keras.Input({image}), keras.layers.Reshape({tuple(sizes)}), model"
+    return f"{found}, as does keras.Sequential([{layers}])" if image else found
+
+
+def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpoint:
+    """The checkpoint with its graph, and with the tensors that the graph has of its own; or with a note of why there is none."""
+    if isinstance(graph, str):
+        return replace(checkpoint, notes=(*checkpoint.notes, f"{UNREAD}: {graph}"))
     return replace(checkpoint, graph=graph, tensors={**checkpoint.tensors, **(graph.evaluated if graph is not None else {})})
 
 

@@ -67,6 +67,8 @@ def read_layer(layer: Layer) -> Read:
     if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or _has_size(layer)):
         return layer.walk.view(layer.source)
     reader = _READERS.get(kind)
+    if kind == "RandomCrop":
+        raise NoOp("RandomCrop, which resizes in inference: call it with training=False and export the model")
     if reader is None:
         raise NoOp(kind)
     if layer.arguments.get("data_format") not in (None, "channels_last"):

@@ -11,7 +11,7 @@ from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.kernels.program import value_name
@@ -53,13 +53,13 @@ def read_mxnet(path: Path, outputs: Sequence[str] = (), size: Size | None = None
     with refusing_damage(path, "fetch both files again", further=OF_JSON):
         tensors = read_arrays(params.read_bytes())
         if text is None:
-            note = f"read without the graph: its operators are in a {_SYMBOL}, and there is none beside it"
+            note = f"{UNREAD}: its operators are in a {_SYMBOL}, and there is none beside it"
             return Checkpoint(path, "mxnet", "mxnet", tensors, (note,))
         definition = text.read_bytes()
         symbol = read_symbol(definition, tensors.__contains__)
         if symbol.image is None:
             found = f"{symbol.lacking} of its variables have no array in {params.name}, expected one, the image"
-            note = f"read without the graph of {text.name}: {found}"
+            note = f"{UNREAD} of {text.name}: {found}"
             return Checkpoint(path, "mxnet", "mxnet", tensors, (note,), files=(text, params))
         expect_values(outputs, [node.name for node in symbol.nodes])
         ends = tuple((name, 0) for name in outputs) or symbol.ends

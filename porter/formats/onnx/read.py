@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError, escaped
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, depending
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.names import expect_values, named, titles
@@ -72,7 +72,7 @@ def _read(message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], 
     read = _read_image(message, inputs[0], size, refuse) if is_one else None
     if read is None:
         found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
-        note = f"read without the graph: one image is expected as its only input, or a tensor that can be one, found {found}"
+        note = f"{UNREAD}: one image is expected as its only input, or a tensor that can be one, found {found}"
         return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
     graph, arrays, stated, further = read
     if not graph.outputs:

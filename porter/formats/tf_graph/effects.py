@@ -47,7 +47,7 @@ def expect_repeatable(nodes: Mapping[str, GraphNode], needed: Mapping[str, Graph
     drawing = next((node for node in needed.values() if "Random" in node.op), None)
     if drawing is not None:
         message = f"'{drawing.name}' draws random numbers ({drawing.op}): the model answers otherwise each time that it is run"
-        instead = "save the Keras model as .keras, or call its augmentation layers with training=False and export it again"
+        instead = "call the augmentation layers with training=False and export the model again; most do nothing in a .keras file"
         raise FileError(message, where=str(path), next=instead)
     read = {_variable(node) for node in needed.values() if node.op in VARIABLE_OPS}
     for node in nodes.values():

@@ -12,7 +12,7 @@ from typing import Any
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import expect_values
@@ -145,7 +145,7 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
     if len(candidates) == 1:
         return candidates[0], ()
     found = f"{len(candidates)} inputs, such as '{candidates[0]}'," if candidates else "no placeholder"
-    return None, (f"read without the graph: it has {found} that may take an image of rank 4",)
+    return None, (f"{UNREAD}: it has {found} that may take an image of rank 4",)
 
 
 def _ends(

@@ -13,7 +13,7 @@ from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import absolute, combine, negative, slopes, square
 from porter.filegraph.array_products import matmul
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, completed
 from porter.filegraph.gathering import gather
@@ -61,7 +61,7 @@ def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], s
     tensors = {name: array for name, array in model.stored.items() if is_floating(array)}
     notes = (_ROUNDED,) if model.rounded else ()
     if model.problem is not None:
-        return Checkpoint(path, "tflite", None, tensors, (*notes, f"read without the graph: {model.problem}"))
+        return Checkpoint(path, "tflite", None, tensors, (*notes, f"{UNREAD}: {model.problem}"))
     _, rows, columns, _ = model.sides
     graphs = [_graph(model, most_bytes(len(data)), outputs, open_at) for open_at in ((rows, columns), (None, None))]
     stated = graphs[0] if size is None else _graph(model, most_bytes(len(data)), outputs, completed(graphs[0].size, size))

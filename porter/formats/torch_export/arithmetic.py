@@ -109,11 +109,11 @@ def read_clip(walk: Walk, node: AtenNode) -> Read:
 
 def read_batch_norm(walk: Walk, node: AtenNode) -> Any:
     """batch_norm and its forms for inference, whose further outputs nothing reads."""
-    if node.arguments.get("training"):
-        return f"{node.op} in training mode (call model.eval() before torch.export.export)"
     tensors = _given(node, gamma="weight", beta="bias", mean="running_mean", variance="running_var")
     if not {"mean", "variance"} <= tensors.keys():
         return f"{node.op} with the statistics of its input"
+    if node.arguments.get("training"):
+        return f"{node.op} in training mode (call model.eval() before torch.export.export)"
     epsilon, momentum = (float(node.arguments[name]) for name in ("eps", "momentum"))
     return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, epsilon, momentum)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
-from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import expect_values, named, titles
@@ -54,7 +54,7 @@ def read_export(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
     with refusing_damage(path, "fetch or export it again", "the program", OF_JSON):
         graph = _graph(archive, path, outputs, size)
     if isinstance(graph, str):
-        return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"read without the graph: {graph}",))
+        return Checkpoint(path, "torch-export", "torch", archive.tensors, (f"{UNREAD}: {graph}",))
     graph = replace(graph, traced=graph.built_size is not None, definition=archive.text, language=LANGUAGE)
     note = f"written by torch {archive.program.get('torch_version', 'of an unknown version')}"
     return Checkpoint(path, "torch-export", "torch", {**archive.tensors, **graph.evaluated}, (note,), graph=graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from porter.filegraph.to_graph import to_graph
 from porter.formats.keras.graph import read_graph
 from porter.formats.keras.layer import Layer
 from porter.formats.keras.layers import IDENTITY_AT_INFERENCE
+from porter.formats.reading import read_checkpoint
 from porter.graph import (
     INPUT,
     Add,
@@ -79,7 +81,7 @@ def kernels(*names: str) -> dict[str, Array]:
 
 def read(model: Json, tensors: Mapping[str, Array] | None = None) -> FileGraph:
     graph = read_graph(json.dumps(model), tensors or {}, "model.h5")
-    assert graph is not None
+    assert isinstance(graph, FileGraph)
     return graph
 
 
@@ -381,6 +383,12 @@ def test_reshapes_of_one_value_per_channel(target: list[int]) -> None:
     assert anywhere == Rearrange("c h w -> (h w c)") if target == [-1] else isinstance(anywhere, Foreign)
 
 
+def test_rows_that_become_channels_are_as_many_at_every_size_of_the_other_axes() -> None:
+    layers = layer("Permute", "p", "in", dims=[2, 3, 1]), conv("c", "p")
+    graph = read(functional(source(), *layers), {"c/kernel": np.ones((3, 3, 8, 4))})
+    assert said(graph)["p"] == Rearrange("c (h=8) w -> h w c", True)
+
+
 def test_a_preprocessing_that_keeps_its_size_is_left_out() -> None:
     for kind in ("Resizing", "CenterCrop", "RandomCrop"):
         graph = read(functional(source(), layer(kind, "it", "in", height=8, width=8), layer("ReLU", "r", "it")))
@@ -616,17 +624,44 @@ def test_inputs_and_outputs() -> None:
     assert itself.outputs == ("output",) and itself.by_name["output"].op == Identity()
 
 
+@pytest.mark.parametrize("model", [{"class_name": "MyModel", "config": {"name": "mine", "width": 3}}, {"class_name": "Model"}])
+def test_what_is_not_made_of_layers_has_no_graph(model: Json) -> None:
+    assert read_graph(json.dumps(model), {}, "model.h5") is None
+
+
 @pytest.mark.parametrize(
-    "model",
+    ("sizes", "said"),
     [
-        {"class_name": "MyModel", "config": {"name": "mine", "width": 3}},
-        {"class_name": "Model"},
-        functional(source(10), layer("ReLU", "r", "in")),
-        functional(source(8, 8, None), layer("ReLU", "r", "in")),
+        ((10,), ("Nx10", "keras.Input((1, 10, 1)), keras.layers.Reshape((10,))")),
+        ((5, 4), ("Nx5x4", "keras.Input((5, 4, 1)), keras.layers.Reshape((5, 4))")),
+        ((5, None), ("Nx5x?",)),
+        ((3, 8, 8, 3), ("Nx3x8x8x3",)),
+        ((8, 8, None), ("Nx8x8x?",)),
     ],
 )
-def test_what_is_no_graph_over_images(model: Json) -> None:
-    assert read_graph(json.dumps(model), {}, "model.h5") is None
+def test_what_a_model_takes_that_is_no_image_is_said(sizes: tuple[int | None, ...], said: tuple[str, ...]) -> None:
+    model, plain = (
+        functional(source(*sizes), layer("ReLU", "r", "in")),
+        f"its first input is {said[0]}, and a port takes images NxHxWxC",
+    )
+    instead = "".join(f", as does keras.Sequential([{layers}, model])" for layers in said[1:])
+    assert read_graph(json.dumps(model), {}, "model.h5") == plain + instead
+    more = layer("InputLayer", "more", batch_input_shape=[None, 8, 8, 3])
+    model = functional(source(*sizes), more, layer("Add", "sum", "in", "more"))
+    model["config"]["input_layers"].append(["more", 0, 0])
+    assert read_graph(json.dumps(model), {}, "model.h5") == plain
+
+
+def test_a_model_of_no_images_that_is_put_behind_one(tmp_path: Path) -> None:
+    """As the note proposes."""
+    import keras
+
+    model = keras.Sequential([keras.Input((5, 4)), keras.layers.Flatten(), keras.layers.Dense(3)])
+    model.save(tmp_path / "rows.keras")
+    (note,) = read_checkpoint(tmp_path / "rows.keras").notes
+    eval(note[note.index("keras.Sequential") :], {"keras": keras, "model": model}).save(tmp_path / "image.keras")
+    graph = read_checkpoint(tmp_path / "image.keras").graph
+    assert graph is not None and not graph.foreign
 
 
 def deep(levels: int) -> Json:

@@ -386,6 +386,25 @@ def summed(conv: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return conv(value)
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_what_is_refused_is_the_op_and_not_what_stands_before_it(tmp_path: Path) -> None:
+    """A norm that keeps no statistics has them of its input also in eval mode, and an LSTM's steps may come before its batch."""
+
+    class Net(torch.nn.Module):
+        def __init__(self, last: torch.nn.Module) -> None:
+            super().__init__()
+            self.last = last
+
+        def forward(self, image: torch.Tensor) -> torch.Tensor:
+            return self.last(image if isinstance(self.last, torch.nn.BatchNorm2d) else image.mean(2).permute(2, 0, 1))
+
+    said = "batch_norm with the statistics of its input", "lstm"
+    for last, kind in zip((torch.nn.BatchNorm2d(3, track_running_stats=False), torch.nn.LSTM(3, 5)), said, strict=True):
+        path, _ = export(Net(last).eval(), torch.randn(2, 3, 8, 8), tmp_path)
+        with pytest.raises(MappingError, match=rf"porter has no op for '\w+' \({kind}\)"):
+            open_file(path)
+
+
 def test_an_op_that_porter_lacks_is_named_where_it_may_share_memory(tmp_path: Path) -> None:
     with pytest.raises(MappingError, match=r"porter has no op for 'cumsum' \(cumsum\)"):
         open_file(export(Reads(summed), torch.randn(1, 3, 4, 4), tmp_path)[0])
