@@ -120,8 +120,9 @@ def _parity_line(parity: Parity) -> str:
 def _check_lines(result: Verdict) -> list[str]:
     given = (*map(_parity_line, result.given.parities), *result.given.notes) if result.given else ()
     lines = [*map(_parity_line, result.parities), *given, *([result.rounding] if result.rounding else [])]
-    if result.proof.unreached:
-        lines.append(f"a bound that no value reached, so that nothing is known of it: {', '.join(result.proof.unreached)}")
+    if count := len(result.proof.unreached):
+        said = "1 cap of an activation was" if count == 1 else f"{count} caps of activations were"
+        lines.append(f"{said} never reached in the test, so not checked (porter verify --layers says which)")
     if result.shipped is None:
         return lines
     shipped, proved = result.shipped, [f"shipped pads, {_parity_line(parity)}" for parity in result.shipped.parities]
@@ -142,6 +143,7 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
             for node in result.proof.nodes
         ]
         lines += ["", *table(("node", "relative L2", "max abs", ""), rows)]
+        lines += [f"cap never reached: {path}" for path in result.proof.unreached]
     lines += [f"note: {note}" for note in result.notes]
     if result.proof.uncompared:
         lines.append(f"not compared, because the reference has no value for them: {', '.join(result.proof.uncompared)}")
