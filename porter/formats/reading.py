@@ -107,7 +107,7 @@ def _sized(read: Reader, path: Path, outputs: Sequence[str], size: Size | None) 
     if graph is None or graph.built_size or not graph.foreign or graph.language == "keras":
         return checkpoint
     sized = read(path, outputs, size if is_stated else _TRIED)
-    if sized.graph is None or sized.graph.foreign:
+    if sized.graph is None or (sized.graph.foreign and not is_stated):
         return checkpoint
     return sized if is_stated else replace(checkpoint, graph=replace(graph, sizable=True))
 

@@ -198,3 +198,61 @@ def test_pads_says_what_a_destination_refuses_and_where_to_end_before_all_of_it(
     assert len(json.loads(cli("pads", made, "--to", "caffe", "--json").out)["refused"]) == 0
     variant = json.loads(cli("pads", "vit_b_16", "--from", "torchvision", "--to", "caffe", "--json").out)
     assert "arrays of other axes" in variant["refused"][0]["why"]
+
+
+def onnx_of_two_images(path: Path) -> tuple[Path, str]:
+    made = model("low = Conv (x, k6) high = Conv (map, k6) y = Add (low, high)", image=("N", 6, SIZE, SIZE))
+    made.graph.initializer.remove(next(tensor for tensor in made.graph.initializer if tensor.name == "map"))
+    made.graph.input.add(name="map", type=made.graph.input[0].type)
+    return written(made, path), "high"
+
+
+def export_of_two_images(path: Path) -> tuple[Path, str]:
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.low, self.high = torch.nn.Conv2d(3, 4, 3), torch.nn.Conv2d(3, 4, 3)
+
+        def forward(self, image: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+            return self.low(image) + self.high(other)
+
+    images = torch.zeros(1, 3, SIZE, SIZE), torch.ones(1, 3, SIZE, SIZE)
+    torch.export.save(torch.export.export(Net().eval(), images), path / "net.pt2")
+    return path / "net.pt2", "value_conv2d_1"
+
+
+def saved_model_of_two_images(path: Path) -> tuple[Path, str]:
+    import tensorflow as tf
+
+    module, image = tf.Module(), tf.TensorSpec([None, SIZE, SIZE, 3])
+    module.kernel = tf.Variable(np.random.default_rng(0).standard_normal((3, 3, 3, 6)), dtype=tf.float32)
+
+    def net(one: Any, other: Any) -> Any:
+        return {"sum": tf.nn.conv2d(one, module.kernel, 1, "SAME") + tf.nn.conv2d(other, module.kernel, 1, "SAME", name="high")}
+
+    module.net = tf.function(net, input_signature=[image, image])
+    tf.saved_model.save(module, str(path / "net"), signatures=module.net)
+    return path / "net", "high"
+
+
+@pytest.mark.parametrize("make", [onnx_of_two_images, export_of_two_images, saved_model_of_two_images])
+def test_an_input_that_the_chosen_outputs_do_not_need_is_left_out(make: Any, tmp_path: Path, cli: Cli) -> None:
+    file, name = make(tmp_path)
+    refused(cli("convert", file, "--to", "torch"), "found 'x', 'map'" if "onnx" in file.name else "")
+    ran = cli("convert", file, "--to", "torch", "--outputs", name, "--out", "port")
+    assert "float64: same function as the file's own graph" in ran.out, ran.err
+    assert cli("verify", "port", "--weights", file).status == 0
+
+
+def test_what_a_stated_size_does_not_help_is_said_of_that_size(tmp_path: Path, cli: Cli) -> None:
+    """Of an open size the Range is not known, and at a stated one all but the last op is."""
+    text = """s = Shape (x) h = Gather (s, rows) r = Range (first, h, next) c = Cast <to=1> (r)
+    t = Transpose <perm=[0, 1, 3, 2]> (x) a = Add (t, c) y = Sin (a)"""
+    made = written(model(text, image=("N", 6, "rows", 11)), tmp_path)
+    refused(
+        cli("convert", made, "--to", "torch", "--input-size", f"{SIZE}x11"), "porter has no op for 'y' (Sin)", "--outputs a ends"
+    )
+    ran = cli("convert", made, "--to", "torch", "--input-size", f"{SIZE}x11", "--outputs", "a", "--out", "port")
+    assert ran.status == 0, ran.err

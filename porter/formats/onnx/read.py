@@ -65,7 +65,8 @@ def _read(message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], 
     if outputs:
         _end_at(message.proto.graph, outputs, [name for name in message.given if name])
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
-    inputs = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"]
+    inputs, needed = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"], _needed(message)
+    inputs = [value for value in inputs if value.name in needed] or inputs
     is_one = len(inputs) == 1 and inputs[0].type.tensor_type.HasField("shape")
     if is_one and inputs[0].type.tensor_type.elem_type not in FLOATS:
         raise refuse(f"the input '{inputs[0].name}' has whole numbers", "export the model with an input of real numbers")
@@ -114,9 +115,13 @@ def _read_image(message: Message, value: Any, size: Size | None, refuse: Refuse)
 
 def _live(message: Message, image: str) -> set[str]:
     """Names of the nodes that lead from the image to an output."""
+    return _needed(message) & depending(message.nodes, [image])
+
+
+def _needed(message: Message) -> set[str]:
+    """Names of the nodes that the outputs are computed from."""
     ends = (message.given[end.name][0] for end in message.proto.graph.output if end.name in message.given)
-    needed = upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
-    return needed & depending(message.nodes, [image])
+    return upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
 
 
 def _read_graph(message: Message, given: Given, refuse: Refuse, rounds: int = MOST_ROUNDS) -> _Read:
@@ -166,13 +171,13 @@ def _definition(message: Message, tensors: Mapping[str, Array], stated: Mapping[
     onnx, whole = import_onnx(), message.proto
     kept = onnx.ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import)
     kept.graph.name = whole.graph.name or "graph"
-    kept.graph.input.extend(value for value in whole.graph.input if value.name not in message.arrays)
     kept.graph.output.extend(whole.graph.output)
     wanted, read, nodes = {value.name for value in whole.graph.output}, set[str](), []
     for node in reversed(whole.graph.node):
         if not (wanted | read).isdisjoint(node.output):
             read.update(node.input, captured(node, message.given))
             nodes.append(node)
+    kept.graph.input.extend(value for value in whole.graph.input if value.name in read and value.name not in message.arrays)
     kept.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in message.arrays)
     for name, array in message.arrays.items():
         if name not in read:

@@ -27,6 +27,7 @@ from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.graph import PlainGraph, read_graph
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, ordered, parse_nodes, parse_reference
 from porter.formats.tf_graph.saved_variables import VARIABLE_OPS, read_variables
+from porter.graph.walks import upstream
 from porter.padding import Size
 
 _SERVING = "serving_default"
@@ -57,7 +58,7 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
     called = _in_order(parse_nodes(graph.node, refuse), refuse)
     inlined = inline_functions(called, graph.library.function, refuse)
     nodes = inlined.nodes
-    image, notes = _image(nodes, image_inputs(called))
+    image, notes = _image(nodes, _needed(outputs, nodes, inlined.moved, image_inputs(called)))
     budget = most_bytes(path.stat().st_size)
     if image is None:
         return replace(stored, tensors={**_constants(nodes, budget, refuse), **stored.tensors}, notes=notes)
@@ -101,7 +102,8 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     nodes, moved = inlined.nodes, inlined.moved
     asked = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.inputs.items()}
     known = [source for source, _ in asked.values() if source in nodes]
-    image, notes = _image(nodes, [source for source in known if source in image_inputs(nodes)] or known or image_inputs(nodes))
+    taken = [source for source in known if source in image_inputs(nodes)] or known or image_inputs(nodes)
+    image, notes = _image(nodes, _needed(outputs, nodes, moved, taken))
     stored = file.parent / "variables" / "variables"
     if image is None:
         weights = read_tf_checkpoint(stored)
@@ -144,8 +146,27 @@ def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[s
     """The only node that takes images, or None and the reason."""
     if len(candidates) == 1:
         return candidates[0], ()
-    found = f"{len(candidates)} inputs, such as '{candidates[0]}'," if candidates else "no placeholder"
+    shown = ", ".join(f"'{name}'" for name in candidates[:3])
+    found = f"{len(candidates)} inputs, {shown}," if candidates else "no placeholder"
     return None, (f"{UNREAD}: it has {found} that may take an image of rank 4",)
+
+
+def _needed(
+    outputs: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], candidates: Sequence[str]
+) -> Sequence[str]:
+    """The inputs that the named outputs are computed from; all of them where none are named, or none of these."""
+    ends = [moved.get(end, end)[0] for end in map(parse_reference, outputs)]
+    reached = upstream((name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs])
+    return [name for name in candidates if name in reached] or candidates
+
+
+def _needed(
+    outputs: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], candidates: Sequence[str]
+) -> Sequence[str]:
+    """The inputs that the named outputs are computed from; all of them where none are named, or none of these."""
+    ends = [moved.get(end, end)[0] for end in map(parse_reference, outputs)]
+    reached = upstream((name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs])
+    return [name for name in candidates if name in reached] or candidates
 
 
 def _ends(

@@ -67,6 +67,8 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
         names = tuple(name.removeprefix(_TAP) for name in outputs)
         expect_values(names, program.given)
         program = replace(program, outputs=names)
+    needed = _needed(program)
+    program = replace(program, images=tuple(name for name in program.images if name in needed) or program.images)
     lacking = sorted({*program.stored.values()} - archive.tensors.keys())
     if lacking:
         raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=str(path), next=SAVE)
@@ -88,6 +90,12 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
         return next(iter(changed.values()))
     only = None if graph.built_size and not size else _only_size(archive.program, program, graph)
     return graph if only in (None, size) else _read_graph(program, arrays, bytes_of_file, only)
+
+
+def _needed(program: Program) -> set[str]:
+    """Names of the nodes that the outputs are computed from."""
+    ends = (program.given[name][0] for name in program.outputs)
+    return upstream(ends, lambda name: [source for source, _ in program.nodes[name].inputs])
 
 
 def _not_one_image(program: Program) -> str | None:
@@ -124,8 +132,7 @@ def _read_graph(
     """
     nodes, image = program.nodes, program.images[0]
     ends = [program.given[name] for name in program.outputs]
-    needed = upstream((name for name, _ in ends), lambda name: [source for source, _ in nodes[name].inputs])
-    live = needed & downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
+    live = _needed(program) & downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
     constants = Arrays({**arrays, **program.numbers})
     # A constant that is repeated for each image needs no number of images (`for_each_image`).
     repeated = [node for name, node in nodes.items() if node.op in REPEATED and name not in live]

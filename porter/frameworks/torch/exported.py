@@ -51,9 +51,6 @@ class ExportedModule(nn.Module):
 
     def __init__(self, program: Program, checkpoint: Checkpoint, taps: list[str], dtype: torch.dtype) -> None:
         super().__init__()
-        self._image = program.images[0]
-        batch = program.sizes(self._image)[0]
-        self._batch = batch if isinstance(batch, int) else None
         self._file, self._dtype = checkpoint.graph, dtype
         for tap in taps:
             self.add_module(tap, nn.Identity())
@@ -66,6 +63,9 @@ class ExportedModule(nn.Module):
             [name for name, node in program.nodes.items() if name in self._shown or _is_in_place(node)],
             lambda name: [source for source, _ in program.nodes[name].inputs],
         )
+        self._image = next((name for name in program.images if name in wanted), program.images[0])
+        batch = program.sizes(self._image)[0]
+        self._batch = batch if isinstance(batch, int) else None
         self._nodes = [(node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target]
         self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
         self._stored = {name: f"tensor_{place}" for place, name in enumerate(sorted(wanted & program.stored.keys()))}
