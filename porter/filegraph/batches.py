@@ -25,7 +25,7 @@ def expect_batch(file: FileGraph, images: int, size: tuple[int, int]) -> None:
         MissingFramework: their values have too many numbers together, so that the file's graph cannot be run.
     """
     try:
-        graph = to_graph(replace(file, size=size), keep_activation=True).graph
+        graph = to_graph(replace(file.to_logits, size=size), keep_activation=True).graph
         each = sum(map(numbers, shapes(graph, size).values()))
     except MappingError:
         each = _GROWTH * file.channels * size[0] * size[1]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
 from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.file_graph import LOG_SOFTMAX
 from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, Walk
 
@@ -18,6 +19,13 @@ def least(walk: Walk[N], node: N, source: Reference, places: Collection[int], ke
     walk.found[name, 0] = walk.views.like(view, walk.builder.negative(name, view.value))
     most = moves.reduce(walk, node, (name, 0), "max", places, keep)
     return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value)) if isinstance(most, View) else most
+
+
+def log_softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
+    """The logarithms of a softmax, for which porter has no op: one over the channels may be the end of a graph of logits."""
+    if not walk.views.has_channels(walk.kept(source), place):
+        return f"{node.op} over other axes than the channels"
+    return walk.builder.foreign(node.name, LOG_SOFTMAX, walk.value(source), reads=(walk.tap(source),))
 
 
 def root(walk: Walk[N], node: N, keeps: Callable[[N], bool]) -> Read:

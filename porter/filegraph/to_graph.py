@@ -16,6 +16,8 @@ from porter.graph.walks import downstream
 
 LONGEST_PATH = 160
 _MOST_ENDS = 16
+_QUANTISED = re.compile("quant|qlinear|integer$", re.IGNORECASE)
+"""Kinds of nodes that compute in whole numbers, or go there and back."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Translated:
 def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     """The graph that gives the file's outputs, in their order.
 
-    A softmax or a sigmoid that gives the only output is taken off if its values are features, so that the port gives logits.
+    A softmax, a log_softmax or a sigmoid that gives the only output is taken off if its values are features, so that the port gives
+    logits.
 
     Args:
         keep_activation: keep it.
@@ -44,7 +47,8 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         MappingError: there is no layer, porter has no op for a node, or the file's values do not fit each other; `where` is the
             file's name of it.
     """
-    expect_ops(file)
+    expect_ops(file, keep_activation)
+    whole, file = file, file.to_logits
     if all(isinstance(node.op, Identity) for node in file.nodes):
         raise MappingError("this model has no layers: it gives its input", next="save a model that computes something")
     paths = _paths(node.name for node in file.nodes)
@@ -69,6 +73,10 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         raise MappingError(error.message, where=names.get(error.where or ""), next=advice) from None
     last = graph.by_path[output]
     logits = last.inputs[0]
+    if file is not whole:
+        if len(known[output]) != 1:
+            expect_ops(whole, keep_activation=True)
+        return Translated(graph, names, "log_softmax")
     removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[output]) == 1 and logits != INPUT
     if keep_activation or not removable:
         return Translated(graph, names, None)
@@ -77,13 +85,14 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     return Translated(Graph(kept, file.channels, logits), names, last.op_name)
 
 
-def expect_ops(file: FileGraph) -> None:
-    """Expects that porter has an op for every node.
+def expect_ops(file: FileGraph, keep_activation: bool = False) -> None:
+    """Expects that porter has an op for every node, but for a log_softmax that is taken off.
 
     Raises:
         MappingError: it lacks some; `next` says where the graph could end instead.
     """
-    foreign = {node.name: node.op.kind for node in file.nodes if isinstance(node.op, Foreign)}
+    taken = file if keep_activation else file.to_logits
+    foreign = {node.name: node.op.kind for node in taken.nodes if isinstance(node.op, Foreign)}
     if foreign:
         # What reads a foreign node's value is often foreign only because nothing is known of that value.
         reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
@@ -97,6 +106,8 @@ def expect_ops(file: FileGraph) -> None:
         other = "save a model that ends before them" if is_named else "save the layers behind them, which then take what they give"
         cut = f"--outputs {','.join(ends)} ends the graph before them" if ends else other
         advice = f"a port without them would be another function: {cut}" + (exported if file.language == "keras" else "")
+        if any(_QUANTISED.search(foreign[name]) for name in first):
+            advice = "name the file that it was quantised from: porter ports models of real numbers"
         if file.sizable:
             advice = "say at which size the model runs: --input-size ROWSxCOLUMNS, which is then the port's only one"
         unsized = "without the input's size, " if file.sizable else ""

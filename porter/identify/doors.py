@@ -158,7 +158,8 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
         if opened.member
         else []
     )
-    notes += [f"its {opened.facts.activation} is taken off: --keep-activation keeps it"] if opened.facts.activation else []
+    activation, kept = opened.facts.activation, ": --keep-activation keeps it"
+    notes += [f"its {activation} is taken off{'' if activation == 'log_softmax' else kept}"] if activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
     stated, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
     stated, others = stated.for_head(opened.facts)  # of another head where the file was changed after porter wrote it

@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.base.errors import MappingError, PorterError, command
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import completed
 from porter.files import AnyPath, path_of
 from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import Wishes
@@ -18,6 +19,7 @@ from porter.graph import head_of
 from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, TUNED, Match, Ranked, keeping, no_recipe, rank
 from porter.identify.ports import convert_trained, port_of
+from porter.padding import ANY
 from porter.padding.sizes import parse_size
 from porter.port import Origin, Port, Record, port_at
 from porter.recipe import Member, convert_command
@@ -25,7 +27,7 @@ from porter.recipe.twins import Twin
 from porter.source.beside import weights_in
 from porter.source.opened import Opened
 from porter.source.origin import origin_of
-from porter.source.own_graph import open_graph
+from porter.source.own_graph import PROBE, open_graph
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,9 @@ def _or_trained(unmatched: Inspection) -> Inspection:
 def _by_itself(checkpoint: Checkpoint, input_size: str | None) -> Inspection:
     """A file whose graph no recipe has: what it gives, and the line that ports it without a recipe."""
     assert checkpoint.graph is not None
-    stated = input_size or ("any" if checkpoint.graph.built_size is None else None)
+    rows, columns = completed(checkpoint.graph.size, PROBE)
+    open_size = "any" if checkpoint.graph.size == ANY else f"{rows}x{columns}"
+    stated = input_size or (open_size if checkpoint.graph.built_size is None else None)
     try:
         opened = open_graph(checkpoint, Wishes(size=parse_size(stated) if stated else None))
     except PorterError as error:

@@ -51,7 +51,7 @@ def translation(checkpoint: Checkpoint, wishes: Wishes = NONE) -> tuple[Translat
     asked = PROBE if wishes.size == ANY else wishes.size or ANY
     rows, columns = completed(file.size, asked)
     try:
-        expect_ops(file)
+        expect_ops(file, wishes.keep_activation)
         if rows is None or columns is None:
             raise _unstated(file.size, where)
         found = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)

@@ -115,5 +115,6 @@ def test_a_model_whose_rows_only_are_open_holds_at_its_columns_only(cli: Cli, tm
     onnx.save(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}'), tmp_path / "net.onnx")
     refused(cli("convert", tmp_path / "net.onnx", "--to", "torch"), "an input of ?x48", "--input-size ROWSx48")
     refused(cli("convert", tmp_path / "net.onnx", "--to", "torch", "--input-size", "64"), "holds for 64x48 only", "write 64x48, or")
+    assert cli("inspect", tmp_path / "net.onnx").out.rstrip().endswith("--input-size 224x48")
     ran = cli("convert", tmp_path / "net.onnx", "--to", "torch", "--input-size", "64x48")
     assert "input 64x48 only" in ran.out and "same function as the file's own graph at 64x48" in ran.out

@@ -256,3 +256,10 @@ def test_what_a_stated_size_does_not_help_is_said_of_that_size(tmp_path: Path, c
     )
     ran = cli("convert", made, "--to", "torch", "--input-size", f"{SIZE}x11", "--outputs", "a", "--out", "port")
     assert ran.status == 0, ran.err
+
+
+def test_a_quantised_model_is_told_to_be_taken_from_before_that(tmp_path: Path, cli: Cli) -> None:
+    made = written(
+        model("q, s, z = DynamicQuantizeLinear (x) y = DequantizeLinear (q, s, z)", image=("N", 6, SIZE, SIZE)), tmp_path
+    )
+    refused(cli("convert", made, "--to", "torch"), "DynamicQuantizeLinear", "name the file that it was quantised from")

@@ -289,3 +289,49 @@ def test_a_keras_model_without_a_graph_is_told_what_keeps_one(tmp_path: Path, cl
         refused(cli("recipe", "new", "own", "--from-model", tmp_path / name, "--out", tmp_path / "own.yaml"), advice)
     model.export(str(tmp_path / "own"), verbose=False)
     assert "same function as the file's own graph" in cli("convert", tmp_path / "own", "--to", "torch").out
+
+
+def keras_of_logarithms(path: Path) -> Path:
+    small_of_logarithms().save(path / "net.keras")
+    return path / "net.keras"
+
+
+def saved_model_of_logarithms(path: Path) -> Path:
+    small_of_logarithms().export(str(path / "net"), verbose=False)
+    return path / "net"
+
+
+def small_of_logarithms() -> keras.Model:
+    image = keras.Input((20, 20, 3))
+    value = LAYERS.GlobalAveragePooling2D(name="pool")(LAYERS.Conv2D(8, 3, name="stem")(image))
+    return keras.Model(image, LAYERS.Dense(7, activation="log_softmax", name="out")(value))
+
+
+def export_of_logarithms(path: Path) -> Path:
+    import torch
+
+    layers = torch.nn.Conv2d(3, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 7)
+    model = torch.nn.Sequential(*layers, torch.nn.LogSoftmax(1)).eval()
+    torch.export.save(torch.export.export(model, (torch.zeros(1, 3, 20, 20),)), path / "net.pt2")
+    return path / "net.pt2"
+
+
+def onnx_of_logarithms(path: Path) -> Path:
+    import onnx
+
+    text = "p = GlobalAveragePool (x) f = Flatten (p) y = LogSoftmax (f)"
+    inputs = f'<ir_version: 8, opset_import: ["" : 17]> net (float[n,6,h,w] x) => (float[n,6] y) {{ {text} }}'
+    onnx.save(onnx.parser.parse_model(inputs), path / "net.onnx")
+    return path / "net.onnx"
+
+
+@pytest.mark.parametrize("make", [keras_of_logarithms, saved_model_of_logarithms, export_of_logarithms, onnx_of_logarithms])
+def test_a_log_softmax_at_the_end_is_taken_off(make: Callable[[Path], Path], tmp_path: Path, cli: Cli) -> None:
+    file = make(tmp_path)
+    size = ("--input-size", "any") if file.suffix == ".onnx" else ()
+    ran = cli("convert", file, "--to", "torch", "--out", "port", *size)
+    assert "its log_softmax is taken off" in ran.out and "float64: same function as the file's own graph" in ran.out, ran.err
+    record = read_port(tmp_path / "port").record
+    assert (record.activation, record.output) == ("log_softmax", "logits")
+    assert cli("verify", "port", "--weights", file).status == 0
+    refused(cli("convert", file, "--to", "torch", "--keep-activation", *size), "a log_softmax over the channels")

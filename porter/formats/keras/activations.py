@@ -7,6 +7,7 @@ from typing import Any
 
 from porter.filegraph import array_products
 from porter.filegraph.moves import softmax
+from porter.filegraph.reductions import log_softmax
 from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, number
 from porter.graph import Op, ops
@@ -52,6 +53,8 @@ def activated(layer: Layer) -> Read:
     Raises:
         NoOp: porter has no op for it.
     """
+    if layer.op == "log_softmax":
+        return log_softmax(layer.walk, layer, layer.source, layer.arguments.get("axis", -1))
     found = ACTIVATIONS.get(layer.op)
     if found is None:
         raise NoOp(f"activation '{layer.op:.60}'")

@@ -17,6 +17,7 @@ from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
+from porter.filegraph.reductions import log_softmax
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, of_map, unary
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
@@ -234,10 +235,10 @@ def _upsample(walk: Walk[Node], node: Node) -> Read:
 
 
 def _softmax(walk: Walk[Node], node: Node) -> Read:
-    axis = node.stated.count("axis", -1) if node.op == "softmax" else 1
+    axis = node.stated.count("axis", -1) if node.op in ("softmax", "log_softmax") else 1
     if node.stated.number("temperature", 1.0) != 1:
         return "softmax with a temperature"
-    return moves.softmax(walk, node, node.inputs[0], axis)
+    return (log_softmax if node.op == "log_softmax" else moves.softmax)(walk, node, node.inputs[0], axis)
 
 
 def _instance_norm(walk: Walk[Node], node: Node) -> Read:
@@ -262,7 +263,7 @@ READERS: Mapping[str, Reader[Node]] = {
     **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _scaled(lambda number: (-1.0, number))),
     **dict.fromkeys(("_mul_scalar", "_MulScalar"), _scaled(lambda number: (number, 0.0))),
     **dict.fromkeys(("_div_scalar", "_DivScalar"), _scaled(lambda number: (1 / number, 0.0))),
-    **dict.fromkeys(("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation"), _softmax),
+    **dict.fromkeys(("SoftmaxOutput", "Softmax", "softmax", "SoftmaxActivation", "log_softmax"), _softmax),
     **dict.fromkeys(("Concat", "concat"), lambda walk, node: moves.concat(walk, node, node.inputs, node.stated.count("dim", 1))),
     **dict.fromkeys(("Flatten", "flatten"), lambda walk, node: moves.flatten(walk, node, node.inputs[0], 1)),
     **dict.fromkeys(("Reshape", "reshape"), _reshape),

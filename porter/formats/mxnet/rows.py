@@ -145,6 +145,7 @@ _ROWS: Mapping[str, Row] = {
     **dict.fromkeys(("_mul_scalar", "_MulScalar"), _by_number(lambda x, number: x * number)),
     **dict.fromkeys(("_div_scalar", "_DivScalar"), _by_number(lambda x, number: x / number)),
     **dict.fromkeys(("SoftmaxOutput", "Softmax", "SoftmaxActivation"), each(lambda x: values.softmax(x, 1))),
+    "log_softmax": row(lambda stated, x: values.log_softmax(x, stated.count("axis", -1))),
     "softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", -1))),
     **dict.fromkeys(("Concat", "concat"), row(lambda stated, *several: np.concatenate(several, stated.count("dim", 1)))),
     **dict.fromkeys(("Flatten", "flatten"), each(lambda x: x.reshape(len(x), -1))),

@@ -11,7 +11,7 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.einsum import einsum
 from porter.filegraph.gathering import gather
 from porter.filegraph.layouts import IMAGE, LARGE, View
-from porter.filegraph.reductions import least
+from porter.filegraph.reductions import least, log_softmax
 from porter.filegraph.walk import Read, Reader, by_numbers, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
@@ -37,12 +37,12 @@ def _blank(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Read:
-    """Before opset 13 a softmax is over all axes from the given one on."""
+    """Softmax and LogSoftmax; before opset 13 they are over all axes from the given one on."""
     axis = node.integer("axis", -1 if node.opset >= 13 else 1)
     after = (walk.sizes(node.inputs[0]) or ())[axis:][1:]
     if node.opset < 13 and any(size != 1 for size in after):
         return f"{node.op} over channels and cells"
-    return moves.softmax(walk, node, node.inputs[0], axis)
+    return (log_softmax if node.op == "LogSoftmax" else moves.softmax)(walk, node, node.inputs[0], axis)
 
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
@@ -193,7 +193,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Shape": _sizes,
     "Size": _sizes,
     "Slice": _slice,
-    "Softmax": _softmax,
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _softmax),
     "SpaceToDepth": _space_to_depth,
     "Split": _split,
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1)),

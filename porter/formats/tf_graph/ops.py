@@ -12,7 +12,7 @@ from porter.filegraph import arrays, moves
 from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.gathering import gather
-from porter.filegraph.reductions import root
+from porter.filegraph.reductions import log_softmax, root
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
 from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
 from porter.formats.tf_graph import arithmetic, windows
@@ -133,6 +133,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Exp": arithmetic.read_exponential,
     "ExpandDims": by_numbers(moves.unsqueeze),
     "LRN": _response_norm,
+    "LogSoftmax": lambda walk, node: log_softmax(walk, node, node.inputs[0], -1),
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),
     "MirrorPad": windows.read_mirror,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),

@@ -160,15 +160,6 @@ def _needed(
     return [name for name in candidates if name in reached] or candidates
 
 
-def _needed(
-    outputs: Sequence[str], nodes: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], candidates: Sequence[str]
-) -> Sequence[str]:
-    """The inputs that the named outputs are computed from; all of them where none are named, or none of these."""
-    ends = [moved.get(end, end)[0] for end in map(parse_reference, outputs)]
-    reached = upstream((name for name in ends if name in nodes), lambda name: [source for source, _ in nodes[name].inputs])
-    return [name for name in candidates if name in reached] or candidates
-
-
 def _ends(
     nodes: Mapping[str, GraphNode], called: Mapping[str, GraphNode], moved: Mapping[Reference, Reference], image: str
 ) -> list[Reference]:

@@ -20,7 +20,7 @@ from porter.filegraph.gathering import gather
 from porter.filegraph.layers import part, read_graph
 from porter.filegraph.names import expect_values
 from porter.filegraph.products import Product, dense
-from porter.filegraph.reductions import least, over_norm, root, unit_of
+from porter.filegraph.reductions import least, log_softmax, over_norm, root, unit_of
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack
 from porter.filegraph.walk import Image, Read, Reader, Walk, always, by_numbers, of_map, unary
 from porter.formats.damage import refusing_damage
@@ -241,6 +241,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.inputs[0], [-1], _LEAST_NORM),
     "LEAKY_RELU": unary(lambda node: ops.LeakyRelu(float(node.scalar(0, "f")))),
     "LOCAL_RESPONSE_NORMALIZATION": of_map(_response_norm),
+    "LOG_SOFTMAX": lambda walk, node: log_softmax(walk, node, node.inputs[0], -1),
     "LOGISTIC": always(ops.Sigmoid()),
     "MAXIMUM": _largest,
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),

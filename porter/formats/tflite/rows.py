@@ -229,6 +229,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "REVERSE_V2": _each(lambda x, axes: np.flip(x, tuple(_counts(axes)))),
     "SHAPE": _each(lambda x: np.asarray(x.shape)),
     "SLICE": _sliced,
+    "LOG_SOFTMAX": lambda operator, x: values.log_softmax(x, -1),
     "SOFTMAX": lambda operator, x: values.softmax(operator.scalar(0, "f", 1.0) * x, -1),
     "SPACE_TO_BATCH_ND": _apart,
     "SPACE_TO_DEPTH": _gathered,

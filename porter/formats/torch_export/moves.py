@@ -11,6 +11,7 @@ import numpy as np
 from porter.filegraph import arrays, moves
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.gathering import gather
+from porter.filegraph.reductions import log_softmax
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -198,7 +199,7 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
 def read_softmax(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("dtype") not in EXACT_TYPES or node.arguments.get("half_to_float"):
         return f"{node.op} to another type"
-    return moves.softmax(walk, node, taken(node), node.arguments["dim"])
+    return (log_softmax if "log" in node.op else moves.softmax)(walk, node, taken(node), node.arguments["dim"])
 
 
 def read_upsample(walk: Walk, node: AtenNode) -> Read:

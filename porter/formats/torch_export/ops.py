@@ -84,7 +84,7 @@ READERS: Mapping[str, Reader] = {
     "_prelu_kernel": arithmetic.read_prelu,
     "softplus": arithmetic.read_softplus,
     "threshold": arithmetic.read_threshold,
-    **dict.fromkeys(("softmax", "_softmax"), moves.read_softmax),
+    **dict.fromkeys(("softmax", "_softmax", "log_softmax", "_log_softmax"), moves.read_softmax),
     **VIEWS,
     **dict.fromkeys((*COPIES, "_to_copy"), moves.read_same),
     **dict.fromkeys(("cat", "concat"), moves.read_concat),
