@@ -26,7 +26,7 @@ from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
 from porter.source.beside import weights_in
 from porter.source.opened import Opened
-from porter.source.origin import origin_of
+from porter.source.origin import origin_of, stated_origin
 from porter.source.own_graph import PROBE, open_graph
 
 
@@ -149,7 +149,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, input
             origin = origin_of(match.member, checkpoint).origin
             stated = stated if commands else "; ".join(filter(None, (stated, keeping(checkpoint))))
             return Inspection(checkpoint, matches, match, size=size, origin=origin, problem=stated, commands=commands)
-    return replace(_or_trained(unmatched), matches=matches)
+    return replace(_or_trained(unmatched), matches=matches, origin=stated_origin(checkpoint))
 
 
 def _of_port(port: Port) -> Inspection:

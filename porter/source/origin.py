@@ -89,7 +89,7 @@ def origin_of(member: Member, checkpoint: Checkpoint, insisted: str | None = Non
             raise UsageError(message, where="--origin", next=f"--from {zoo} --origin {zoo}")
         return Known(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo))
     if checkpoint.graph is not None:
-        return Known(Origin(by="graph", says="the file's own graph"))
+        return Known(stated_origin(checkpoint))
     arch = checkpoint.stated.get(ARCH)
     if arch is not None and (known := _known(member, Statement("metadata", f"'{arch}'", arch, strict=False))).origin:
         return known
@@ -98,6 +98,14 @@ def origin_of(member: Member, checkpoint: Checkpoint, insisted: str | None = Non
     if (publisher := publisher_of(member, checkpoint)) is not None:
         return Known(Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name))
     return _by_file_name(member, checkpoint)
+
+
+def stated_origin(checkpoint: Checkpoint) -> Origin | None:
+    """The origin of a file that fits no recipe, as its graph or the config.json beside it states it."""
+    if checkpoint.graph is not None:
+        return Origin(by="graph", says="the file's own graph")
+    stated = _of_config(config_beside(checkpoint.path))
+    return None if stated is None else Origin(by=stated.by, says=stated.says)
 
 
 def expect_origin(member: Member, known: Known, checkpoint: Checkpoint, recipes: Path | None = None) -> None:

@@ -15,7 +15,7 @@ from porter.fitting.wishes import Wishes
 from porter.frameworks import get_destination, other_than
 from porter.frameworks.dialects import get_port_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of
-from porter.port import Facts, GraphFile, Port
+from porter.port import Facts, GraphFile, Origin, Port
 from porter.port.holding import hold
 from porter.recipe import Member
 from porter.source.layers import layers_in
@@ -186,6 +186,7 @@ def _facts(port: Port, rows: int) -> Facts:
     """The port's, of which those of the classes are true only of its own number."""
     record = port.record
     facts = {**record.facts, "classes": rows, "source_classes": rows, "licence": None, "evaluated": ()}
+    facts |= {"origin": Origin(by="graph", says=f"the graph of {_name(port)}"), "twins": ()}
     if "classes" in record.options:
         facts["options"] = {**record.options, "classes": rows}
     if rows != record.classes:

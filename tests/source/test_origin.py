@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save_file
@@ -16,11 +17,14 @@ import porter
 from porter.authoring.trial import try_weights
 from porter.base.errors import UsageError
 from porter.fitting.wishes import Wishes
+from porter.frameworks.dialects import get_dialect
+from porter.graph import tensor_shapes
 from porter.identify.doors import open_member
 from porter.port import Origin
-from porter.recipe import find_member, find_recipe, recipes_folder
+from porter.recipe import expand, find_member, find_recipe, layer_names, recipes_folder
 from porter.recipe.twins import FILE
 from porter.zoos.tables import TIMM, TIMM_TF
+from tests.evaluation.padding_study.studies import RECIPE, write_recipes
 from tests.support import source_checkpoint
 
 VARIANT = "mobilenet_v3_small"
@@ -192,6 +196,38 @@ def test_twins_that_no_recipe_has_are_refused(made: Callable[[str, str], Path], 
         assert found.commands == () and "resnetblur18, which no recipe has" in str(found.problem)
         with pytest.raises(UsageError, match="resnetblur18"):
             origin_of(path, "torch", "resnet18")
+
+
+def test_a_file_that_fits_no_recipe_shows_what_it_is_stated_to_be(tmp_path: Path) -> None:
+    save_file({"stem.weight": np.ones((4, 3, 3, 3), np.float32)}, tmp_path / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "tf_efficientnet_b0"}))
+    assert porter.inspect(tmp_path).origin == Origin(by="config.json", says="timm's tf_efficientnet_b0")
+
+
+def test_recipes_of_a_user_have_origins_and_twins_too(tmp_path: Path) -> None:
+    """Zoos of these names are timm's, whose TensorFlow models begin with tf_."""
+    first, _, home = RECIPE.replace("strided", "efficientnet_b0").partition("zoos:\n  home:\n")
+    other = "{extends: timm, options: {bn_epsilon: 0.01}, protocol: {resize: squash, size: 32, interpolation: pil_bilinear}}"
+    text = f"{first}zoos:\n  timm:\n{home}  timm_tf: {other}\n"
+    folder = write_recipes(tmp_path / "recipes", text)
+    member = find_member("efficientnet_b0", "timm", folder)
+    graph = expand(member)
+    names = {(layer.name, path) for path, layer in layer_names(member, graph).items()}
+    tensors = {
+        spelled[role][0]: get_dialect("torch").from_canonical(graph, graph.by_path[path], role, np.ones(shape, np.float32))
+        for name, path in names
+        for spelled in [get_dialect("torch").tensor_names(graph, graph.by_path[path], name)]
+        for role, shape in tensor_shapes(graph).get(path, {}).items()
+    }
+    for name, zoo in (
+        ("efficientnet_b0_ra-3dd342df", "timm"),
+        ("tf_efficientnet_b0_aa-827b6e33", "timm_tf"),
+        ("efficientnet_b0", None),
+    ):
+        save_file(tensors, tmp_path / f"{name}.safetensors")
+        found = porter.inspect(tmp_path / f"{name}.safetensors", recipes=folder)
+        assert found.match is not None and found.twins and (found.origin and found.origin.zoo) == zoo
+        assert zoo is None or found.match.member.zoo.name == zoo
 
 
 def test_advice_follows_the_origin(made: Callable[[str, str], Path], tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def expect_facts_kept(conversion: Conversion) -> None:
     record = conversion.port.record
     assert record.check == "passed" and record.class_names == NAMES
+    assert record.origin is not None and record.origin.by == "graph" and not record.twins
     assert record.preprocess is not None and (record.preprocess.resize, record.preprocess.size) == ("squash", 32)
 
 
