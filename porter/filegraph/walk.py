@@ -104,8 +104,10 @@ class Walk(Generic[N]):
             if not self.flow.is_value(source):
                 raise NoOp(f"an op of the constant '{name}'")
             node = self.flow.nodes[name]
-            inputs = [self.value(other) for other in node.inputs if self.flow.is_value(other)]
-            self.found[source] = self.views.of(self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *inputs))
+            own = [self.found[name, 0]] if (name, 0) in self.found else []
+            inputs = own or [self.view(other) for other in node.inputs if self.flow.is_value(other)]
+            values = [view.value for view in inputs]
+            self.found[source] = self.views.of(self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values))
         return self.found[source]
 
     def sizes(self, source: Reference) -> tuple[int, ...] | None:
