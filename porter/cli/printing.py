@@ -86,7 +86,7 @@ def _size(taken: Input) -> str:
 
 def _tensors(lists: TensorLists) -> str:
     ignored = [f"{count} ignored: {reason}" for reason, count in lists.reasons.items()]
-    return "; ".join((f"{len(lists.used)} used", *ignored, *(f"{count} filled: {kind}" for kind, count in lists.fillings.items())))
+    return "; ".join((f"{len(lists.used)} used", *ignored))
 
 
 def _classes(of: Record | Inspection) -> str:
@@ -95,9 +95,26 @@ def _classes(of: Record | Inspection) -> str:
     return said if of.classes == of.source_classes else f"{said} of the file's {of.source_classes}"
 
 
+_PADDED = {
+    "pad layer": ("needs a pad layer", "need a pad layer"),
+    "dynamic pad layer": (
+        "needs a pad layer that works out its padding for each input size",
+        "need a pad layer that works out its padding for each input size",
+    ),
+    "composition": ("needs a composition of layers", "need a composition of layers"),
+    "larger kernel": ("needs a larger kernel", "need a larger kernel"),
+    "native": ("uses the layer's own padding", "use the layer's own padding"),
+}
+"""By kind of a pad, what is said of one site and of several."""
+
+
 def _pads_summary(pads: Sequence[Pad]) -> str:
-    kinds = Counter(pad.kind for pad in pads)
-    return ", ".join(f"{count} {kind}" for kind, count in kinds.items()) or "no site"
+    counts, said = Counter(pad.kind for pad in pads), list[str]()
+    for kind, (one, several) in _PADDED.items():
+        if count := counts[kind]:
+            sites = "" if said else " site" if count == 1 else " sites"
+            said.append(f"{count}{sites} {one if count == 1 else several}")
+    return "; ".join(said) or "no site"
 
 
 def _parity_line(parity: Parity) -> str:

@@ -22,15 +22,15 @@ def study(result: Study) -> list[str]:
     lines += [f"skipped: {name}: {why}" for name, why in result.skipped.items()]
     if not result.complete:
         lines.append("INCOMPLETE: interrupted, so later cases are missing")
-    lines += _verdict("trained as" if result.between else "trained with", result.trained)
+    lines += _verdict(result.trained)
     if result.by_entropy is not None:
-        lines += _verdict("by entropy", result.by_entropy)
+        lines += [f"By entropy: {line}" if place == 0 else line for place, line in enumerate(_verdict(result.by_entropy))]
     return [*lines, *(f"  warning   {warning}" for warning in result.warnings)]
 
 
-def _verdict(what: str, trained: Trained) -> list[str]:
+def _verdict(trained: Trained) -> list[str]:
     certain = "certain" if trained.certain else "not certain"
-    return [f"{what}: {trained.in_short}", f"  {in_words(trained)} ({certain}): {trained.why}"]
+    return [f"{trained.in_short}.", f"  {in_words(trained)} ({certain}): {trained.why}"]
 
 
 def _table(result: Study) -> list[str]:

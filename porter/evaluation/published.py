@@ -54,7 +54,7 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
     low, high = accuracy.ci95
     measured = f"top-1 {accuracy.top1:.3f}, at 95 % between {low:.2f} and {high:.2f}"
     if published is None:
-        return Judgement("no published figure", f"{measured}; no recipe has one for this port")
+        return Judgement("no published figure", f"{measured}; porter knows no published accuracy for this model")
     stated = f"published {published.top1:.3f} ({published.source})"
     notes = [*notes, *([published.note] if published.note else [])]
     if against:

@@ -276,8 +276,8 @@ def _native_why(site: Site, found: Realisation) -> str:
     if (native.rule, native.pads, native.rounding) == (convention.rule, convention.pads, convention.rounds):
         reason = "the destination does the same"
     else:
-        name, at = _NAMES.get(convention.rule, f"'{convention}'"), "every size" if found.every_size else "this size"
-        reason = f"at {at} {name} reads the same cells as the destination's {'pads of ' if any(native.pads) else ''}{native}"
+        name, at = _NAMES.get(convention.rule, f"pad {convention}"), "every size" if found.every_size else "this size"
+        reason = f"{name} equals the destination's {'pad ' if any(native.pads) else ''}{native} at {at}"
     if site.kind == "avg_pool":
         reason += f"; its average {'leaves pads out' if native.average == 'real_cells' else 'counts pads'}"
     return reason
@@ -297,7 +297,7 @@ def _uneven(convention: Convention) -> str:
 def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     convention = site.convention
     if front.rule != "explicit":
-        return f"{_NAMES[front.rule]} depends on the input size, so the pad layer computes it at run time"
+        return f"{_NAMES[front.rule]} depends on the input size, so the pad layer works out its padding for each input size"
     top, bottom, left, right = front.pads
     takes_part = f"the source's pool reads its pads as {convention.fill:g}, the destination's own pool ignores its pads"
     if convention.rounds != "floor":
@@ -305,7 +305,7 @@ def _front_why(site: Site, front: Front, capabilities: Capabilities) -> str:
     if not (capabilities.symmetric or capabilities.explicit):
         if convention.rule in capabilities.same:
             return takes_part
-        return f"the destination's own layers pad {'by SAME or ' if capabilities.same else ''}not at all"
+        return f"the destination's layers offer only {'same or ' if capabilities.same else ''}valid"
     if (top, left) != (bottom, right) and not capabilities.explicit:
         return f"{_uneven(convention)}; the destination pads both sides alike"
     if site.kind == "max_pool" and convention.fill != LOWEST:

@@ -460,12 +460,12 @@ def test_what_the_table_of_pads_says() -> None:
     one, same = Convention("explicit", (1, 1, 1, 1)), Convention("same")
     odd = "SAME puts the odd cell at the bottom and right; the destination pads both sides alike"
     assert why("conv", same, 224, TORCH) == f"pad ((0,1),(0,1)) with 0, then valid: {odd}"
-    assert why("conv", same, 7, TORCH) == "1: at this size SAME reads the same cells as the destination's pads of 1"
-    run_time = "SAME depends on the input size, so the pad layer computes it at run time"
+    assert why("conv", same, 7, TORCH) == "1: SAME equals the destination's pad 1 at this size"
+    run_time = "SAME depends on the input size, so the pad layer works out its padding for each input size"
     assert why("conv", same, None, TORCH) == f"pad same with 0, then valid: {run_time}"
     assert why("conv", same, None, KERAS) == "same: the destination does the same"
     assert why("conv", one, None, TORCH) == "1: the destination does the same"
-    assert why("conv", one, None, KERAS) == "pad 1 with 0, then valid: the destination's own layers pad by SAME or not at all"
+    assert why("conv", one, None, KERAS) == "pad 1 with 0, then valid: the destination's layers offer only same or valid"
     assert why("conv", Convention(), None, TORCH) == "valid: no window reaches past the input"
     zeros = "the source's pool reads its pads as 0, the destination's own pool ignores its pads"
     assert why("max_pool", one, None, TORCH) == f"pad 1 with 0, then valid: {zeros}"
@@ -475,7 +475,7 @@ def test_what_the_table_of_pads_says() -> None:
     counted = Convention("explicit", (1, 1, 1, 1), average="full_window")
     assert why("avg_pool", counted, None, TORCH) == "1: the destination does the same; its average counts pads"
     mask = "the source's average leaves out cells that the pad layer adds, so a mask corrects the divisor"
-    own = "the destination's own layers pad by SAME or not at all"
+    own = "the destination's layers offer only same or valid"
     assert why("avg_pool", one, None, KERAS) == f"pad 1 with 0, then valid, over the share of cells counted: {own}; {mask}"
     ceil = Convention(fill=LOWEST, rounding="ceil")
     last = "the source rounds up, so its last window may reach past the end: the pad layer adds the cells that it reads"

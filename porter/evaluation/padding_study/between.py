@@ -76,11 +76,11 @@ class Decided:
             why = f"'{best.name}' has the least {measure}, but on these photos it is not clearly better: p is not below {limit}"
             number = ranking.decisive([position for position in ranking.plausible if position in others])
             more = "" if number is None else f", about {number:,} decide"
-            short = f"{' or '.join((best.zoo, *also))}: {ranking.photos:,} photos are too few{more}"
+            short = f"Trained as {' or '.join((best.zoo, *also))}: {ranking.photos:,} photos are too few{more}"
         else:
             p = max(ranking.p[position] for position in others)
             why = f"every case of the other zoo has a larger {measure}: p is below {limit}, at most {p:.1e}"
-            short = f"{best.zoo}, not {' nor '.join(zoo for zoo in zoos if zoo != best.zoo)} (certain)"
+            short = f"Trained as {best.zoo}, not {' nor '.join(zoo for zoo in zoos if zoo != best.zoo)} (certain)"
         return Trained(best.zoo, not also, also, why, short)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from porter.evaluation.padding_study.cases import SHIPPED, Trial
+from porter.evaluation.padding_study.cases import SHIPPED, TRAINED, Trial
 from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
 from porter.evaluation.results import Trained
@@ -44,24 +44,29 @@ def in_short(rounds: Rounds, judged: CaseRanking) -> str:
     trials, base = rounds.trials, rounds.trials[rounds.base]
     left = [trials[position] for position in judged.plausible]
     if len(trials) == 1:
-        return f"{base.name}, for there is no other case"
-    rules = [trial.name for trial in left if not trial.changes]
-    if any(name != base.name for name in rules):
+        return f"Trained with {_rule(base)}: there is no other case"
+    rules = [trial for trial in left if not trial.changes]
+    if any(trial is not base for trial in rules):
         number = judged.decisive(judged.needed)
         decided = {} if number is None else {"them" if len(rules) > 2 else "it": number}
-        return f"{' or '.join(rules)}: {_too_few(judged.photos, decided)}"
+        return f"Trained with {' or '.join(map(_rule, rules))}: {_too_few(judged.photos, decided)}"
     seen = {path: [trial.conventions.get(path) for trial in left] for trial in left for path in trial.conventions}
     open_sites = [path for path, found in seen.items() if any(convention != found[0] for convention in found)]
     agreed = [
-        f"{path} {found[0]}" for path, found in seen.items() if path not in open_sites and found[0] != base.conventions.get(path)
+        f"{found[0]} at {path}" for path, found in seen.items() if path not in open_sites and found[0] != base.conventions.get(path)
     ]
-    others = [trial.name for trial in trials if not trial.changes and trial is not base]
-    rule = f"{base.name} everywhere{' else' if open_sites or agreed else ''}"
-    known = ", ".join((*agreed, rule, *([f"not {' nor '.join(others)}"] if others else [])))
-    certain = f"{known}: {'certain' if rounds.complete else 'so far'}"
+    known = ", but ".join((_rule(base), *([" and ".join(agreed)] if agreed else [])))
+    certain = f"Trained with {known} ({'certain' if rounds.complete else 'so far'})"
     if not open_sites:
         return certain
-    return f"{certain}; {_listed(open_sites)}: {_too_few(judged.photos, _decisive(trials, judged, open_sites))}"
+    return f"{certain}; undecided at {_listed(open_sites)}: {_too_few(judged.photos, _decisive(trials, judged, open_sites))}"
+
+
+def _rule(trial: Trial) -> str:
+    """The pads of a case without changes of single sites: `symmetric pads, as shipped`."""
+    whose = [name for name in trial.names if name in (SHIPPED, TRAINED)]
+    rule = next((f"{name} pads" for name in trial.names if name not in whose), "the pads")
+    return ", ".join((rule, *whose)) if rule != "the pads" else f"the pads {' and '.join(whose)}"
 
 
 def _listed(sites: Sequence[str]) -> str:

@@ -59,7 +59,7 @@ def test_the_zoo_of_training_is_found(other: str, place: tuple[Path, Path, Path]
         found = study(place, between)
         assert (found.trained.name, found.trained.certain, found.trained.also) == ("away", True, ()), found.trained
         assert {case.name for case in found.cases} == {"away", other} and found.judged_by == "log_loss"
-    assert f"away, not {other} (certain)" in "\n".join(printed(found))
+    assert f"Trained as away, not {other} (certain)." in "\n".join(printed(found))
     assert found.record()["between"] == (other, "away")
 
 

@@ -44,44 +44,46 @@ def test_the_simplest_that_is_not_worse_is_named(best: int, kept: tuple[int, ...
 def test_a_single_case_is_all_there_is() -> None:
     found = name_case(Rounds(ROUNDS.trials[1:2]), CaseRanking(0, (1.0,), (0,)), "entropy")
     assert found == Trained(
-        "as shipped = symmetric", True, (), "there is no other case to try", "as shipped = symmetric, for there is no other case"
+        "as shipped = symmetric",
+        True,
+        (),
+        "there is no other case to try",
+        "Trained with symmetric pads, as shipped: there is no other case",
     )
 
 
 @pytest.mark.parametrize(
     ("kept", "needed", "complete", "said"),
     [
-        ((0,), {}, True, "asymmetric everywhere, not as shipped = symmetric: certain"),
-        ((0,), {}, False, "asymmetric everywhere, not as shipped = symmetric: so far"),
+        ((0,), {}, True, "asymmetric pads (certain)"),
+        ((0,), {}, False, "asymmetric pads (so far)"),
         (
             (0, 2, 3),
-            {2: 500, 3: 80},
+            {2: 500, 3: 500},
             True,
-            "asymmetric everywhere else, not as shipped = symmetric: certain; "
-            "stem and block 3: 60 photos are too few, about 500 decide them",
+            "asymmetric pads (certain); undecided at stem and block 3: 60 photos are too few, about 500 decide them",
         ),
         (
             (0, 2, 3),
             {2: 500, 3: 1200},
             True,
-            "asymmetric everywhere else, not as shipped = symmetric: certain; "
-            "stem and block 3: 60 photos are too few, about 1,200 decide stem, about 500 decide block 3",
+            "asymmetric pads (certain); undecided at stem and block 3: "
+            "60 photos are too few, about 1,200 decide stem, about 500 decide block 3",
         ),
         (
             (0, 2, 3),
             {2: 500, 3: None},
             True,
-            "asymmetric everywhere else, not as shipped = symmetric: certain; "
-            "stem and block 3: 60 photos are too few, about 500 decide block 3",
+            "asymmetric pads (certain); undecided at stem and block 3: 60 photos are too few, about 500 decide block 3",
         ),
+        ((2, 3), {3: None}, True, "asymmetric pads, but 1 at stem (certain); undecided at block 3: 60 photos are too few"),
+        ((3,), {}, True, "asymmetric pads, but 1 at stem (certain)"),
         (
-            (2, 3),
-            {3: None},
+            (0, 1, 3),
+            {1: 1200, 3: 90},
             True,
-            "stem 1, asymmetric everywhere else, not as shipped = symmetric: certain; block 3: 60 photos are too few",
+            "asymmetric pads or symmetric pads, as shipped: 60 photos are too few, about 1,200 decide it",
         ),
-        ((3,), {}, True, "stem 1, asymmetric everywhere else, not as shipped = symmetric: certain"),
-        ((0, 1, 3), {1: 1200, 3: 90}, True, "asymmetric or as shipped = symmetric: 60 photos are too few, about 1,200 decide it"),
     ],
 )
 def test_in_short(kept: tuple[int, ...], needed: dict[int, int | None], complete: bool, said: str) -> None:
@@ -93,7 +95,7 @@ def test_in_short(kept: tuple[int, ...], needed: dict[int, int | None], complete
         replace(ROUNDS.trials[2], conventions={"stem": one, "block 3": one}),
         replace(ROUNDS.trials[3], conventions={**everywhere, "stem": one}),
     )
-    assert in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, needed)) == said
+    assert in_short(Rounds(trials, complete=complete), CaseRanking(kept[0], (0.2,) * 4, kept, 60, needed)) == f"Trained with {said}"
 
 
 def test_log_loss_and_entropy_disagree_where_no_case_is_left_by_both() -> None:

@@ -267,6 +267,6 @@ def test_command_line(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pyt
         *("name", "convention", "top1_error", "top5_error", "ten_crop_top5_error", "log_loss", "entropy")
     }
     status, out = run("--site", "stem/conv=1")
-    assert status == 0 and "trained with: " in out and "asymmetric, but stem/conv 1" in out
+    assert status == 0 and "Trained with " in out and "asymmetric, but stem/conv 1" in out
     status, out = run("--json", "--site", "stem/conv=sam")
     assert status == 2 and json.loads(out)["error"]["next"] == "did you mean 'same'?"
