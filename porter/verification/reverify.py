@@ -10,10 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import MissingFramework
+from porter.base.errors import CheckFailed, MissingFramework
 from porter.files import AnyPath, path_of
 from porter.fitting.fit import some
-from porter.graph import BatchNorm, tensor_shapes
+from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
+from porter.graph.bounds import numbers
+from porter.graph.ops import shape_text
 from porter.padding import ANY, Size
 from porter.port import OWN_BUILD, Port, Record, read_port
 from porter.source.of_port import source_of
@@ -28,6 +30,9 @@ from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
 from porter.verification.trained import check_trained
 from porter.verification.verdict import Verdict, first_telling
+
+_MANY, _TIMES = 1 << 24, 4
+"""So many numbers of a port's values are run in any case; more if they are at most so many times the source's."""
 
 
 def verify(
@@ -52,8 +57,30 @@ def verify(
     given = None if reference is None else parse_reference(str(reference))
     port = read_port(Path(folder))
     check = Check(port, ("float64",) if float64 else CHECKED_DTYPES, tolerance, device)
-    verdict, warnings = check_against(check, source_of(port, path_of(weights), path_of(recipes)), given)
+    source = source_of(port, path_of(weights), path_of(recipes))
+    _expect_as_large(port, source.graph)
+    verdict, warnings = check_against(check, source, given)
     return replace(verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port)))
+
+
+def _expect_as_large(port: Port, source: Graph) -> None:
+    """Expects that the values of a port's graph, which a stranger may have written, are about as large as those of its source's.
+
+    Raises:
+        CheckFailed: they take many times the memory.
+    """
+    size = port.record.input.native_size
+    ours, theirs = shapes(port.graph, size), shapes(source, size)
+    if sum(map(numbers, ours.values())) <= max(_MANY, _TIMES * sum(map(numbers, theirs.values()))):
+        return
+    path = next(path for path, shape in ours.items() if numbers(shape) > numbers(theirs.get(path, ())))
+    where = (
+        f"{shape_text(ours[path])} in the port and {shape_text(theirs[path])} in its source"
+        if path in theirs
+        else "not in its source"
+    )
+    message = f"the port is not the source's function: {path}, the first node that is larger, is {where}"
+    raise CheckFailed(message, where=str(port.folder), next="convert again")
 
 
 def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:

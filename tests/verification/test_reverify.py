@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import porter
-from porter.base.errors import GraphError, UsageError
+from porter.base.errors import CheckFailed, GraphError, UsageError
 from porter.files import digest, download
 from tests.support import source_checkpoint
 
@@ -67,3 +67,13 @@ def test_a_port_whose_values_take_any_memory_is_refused(name: str, own_port: Pat
     (own_port / "port.json").write_text(json.dumps(record))
     with pytest.raises(GraphError, match=words):
         porter.verify(own_port)
+
+
+def test_a_port_that_is_many_times_as_large_as_its_source_is_not_run(own_port: Path) -> None:
+    """Its values pass every bound, and took 14 GB where all convolutions had such pads."""
+    record = json.loads((own_port / "port.json").read_text())
+    stem = next(node for node in record["graph"]["nodes"] if node["op"] == "conv")
+    stem["convention"] |= {"rule": "explicit", "pads": [1024] * 4}
+    (own_port / "port.json").write_text(json.dumps(record))
+    with pytest.raises(CheckFailed, match=f"not the source's function: {stem['path']}, the first node that is larger, is 16x"):
+        porter.verify(own_port, weights=own_port.parent / "own.safetensors")
