@@ -141,7 +141,7 @@ class FileGraph:
     @cached_property
     def arrays(self) -> frozenset[str]:
         """The taps of values that are no maps, whatever axes they have."""
-        known, _ = self._shapes(self.size)
+        known = self.shapes
         return frozenset(node.tap for node in self.nodes if node.tap and isinstance(known.get(node.name), Axes))
 
     def fits(self, size: Size) -> bool:
@@ -151,6 +151,11 @@ class FileGraph:
     def has_room(self, size: tuple[int, int]) -> bool:
         """Whether every window has room in its map at a size of the input: a framework runs no window that lacks it."""
         return not any(isinstance(node.op, Conv | MaxPool | AvgPool) for node in self._shapes(size)[1])
+
+    @cached_property
+    def shapes(self) -> Mapping[str, Shape]:
+        """The shapes of the values, by name, as far as the input's size tells them."""
+        return self._shapes(self.size)[0]
 
     def _shapes(self, size: Size) -> tuple[Mapping[str, Shape], list[FileNode]]:
         """The shapes of the values that have one, and the nodes that do not take theirs."""

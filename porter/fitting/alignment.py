@@ -162,8 +162,11 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
 
 def without_cells(file: FileGraph) -> FileGraph:
     """The file's graph with features where it has maps of one cell, as recipes do: its global pools give features, and reshapes of
-    one cell go. What meets a larger map, as squeeze-and-excite does, stays.
+    one cell go. What meets a larger map, as squeeze-and-excite does, stays. A pool whose only window is its whole map, at the size
+    that the file states, is a global one.
     """
+    known = file.shapes
+    file = replace(file, nodes=tuple(_whole(node, known.get(node.inputs[0])) if node.inputs else node for node in file.nodes))
     cells: set[str] = set()
     meeting: set[str] = set()
     for node in file.nodes:
@@ -181,6 +184,14 @@ def without_cells(file: FileGraph) -> FileGraph:
             op = type(node.op)() if free and isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool) else node.op
             nodes.append(replace(node, op=op, inputs=inputs))
     return replace(file, nodes=tuple(nodes), outputs=tuple(moved[name] for name in file.outputs))
+
+
+def _whole(node: FileNode, shape: Shape | None) -> FileNode:
+    """A pool whose only window is its whole map as a global pool, with its cell; any other node as it is."""
+    op = node.op
+    if not isinstance(op, ops.AvgPool | ops.MaxPool) or op.convention.rule != "valid" or op.window.kernel != (shape or ())[1:]:
+        return node
+    return replace(node, op=ops.GlobalAvgPool(keep=True) if isinstance(op, ops.AvgPool) else ops.GlobalMaxPool(keep=True))
 
 
 def _makes_cell(op: Op | Foreign) -> bool:
@@ -201,6 +212,8 @@ def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool = False) -
             return found.window == _POINT and found.groups == 1
         case ops.GlobalAvgPool(), ops.AvgPool():
             return found.window.kernel == shape[1:] and found.convention.rule == "valid"
+        case ops.AvgPool(), ops.GlobalAvgPool():
+            return wanted.window.kernel == shape[1:]
         case ops.BatchNorm(), ops.ChannelScale():
             return True
         case ((ops.Relu() | ops.Relu6()), (ops.Relu() | ops.Relu6())):

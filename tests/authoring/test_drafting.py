@@ -17,6 +17,9 @@ from safetensors.torch import load_file
 import porter
 from porter.authoring.drafting import new_recipe
 from porter.formats.reading import read_checkpoint, read_weights
+from porter.graph import Add, BatchNorm, Conv, Graph, Node, Op, Relu
+from porter.graph.blocks.find import find_blocks
+from porter.padding import Convention, Window
 from porter.source.own_graph import open_graph
 from porter.verification.own_code import maker
 from tests.conftest import Cli, refused
@@ -220,3 +223,49 @@ def test_a_draft_names_a_recipe_that_has_a_part_of_the_file(tmp_path: Path) -> N
     save_file(dict(list(whole.items())[: len(whole) * 2 // 5]), tmp_path / "part.safetensors")
     new_recipe("own", tmp_path / "own.yaml", weights=tmp_path / "part.safetensors")
     assert "38% of the tensors fit squeezenet1_1" in (tmp_path / "own.yaml").read_text()
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [LAYERS.AveragePooling2D(16), LAYERS.Flatten()],
+        [LAYERS.MaxPooling2D(16), LAYERS.Flatten()],
+        [LAYERS.AveragePooling2D(8), LAYERS.Flatten()],
+        [LAYERS.Flatten()],
+    ],
+    ids=["a pool of the whole map", "a largest of the whole map", "a pool of parts", "the map itself"],
+)
+def test_the_line_after_a_draft_ports_a_file_of_one_size(layers: list[keras.Layer], cli: Cli, tmp_path: Path) -> None:
+    first = [keras.Input((32, 32, 3)), LAYERS.Conv2D(8, 3, strides=2, padding="same", name="stem"), LAYERS.ReLU()]
+    keras.Sequential([*first, *layers, LAYERS.Dense(5, name="fc")]).save(tmp_path / "net.keras")
+    recipe = tmp_path / "recipes" / "mine.yaml"
+    ran = cli("recipe", "new", "mine", "--from-model", tmp_path / "net.keras", "--out", recipe, "--json")
+    assert ran.status == 0, ran.err
+    ported = json.loads(cli(*shlex.split(json.loads(ran.out)["next"])[1:], "--out", tmp_path / "port", "--json").out)
+    assert ported["parity"]["ok"] and ported["variant"] == "mine" and ported["input"]["size"] == [32, 32]
+
+
+def test_blocks_have_the_names_of_layers_with_tensors_where_sums_and_activations_have_others() -> None:
+    """As of a Caffe net whose authors named its convolutions from 0 on, and whose converter named the rest."""
+    nodes, names, before = list[Node](), dict[str, str](), "input"
+
+    def add(name: str, op: Op, *inputs: str) -> str:
+        nodes.append(Node(f"n{len(nodes)}", op, inputs))
+        names[nodes[-1].path] = name
+        return nodes[-1].path
+
+    for stage in range(2):
+        for block in range(3):
+            own, others = f"stage{stage}_block{block}_branch2", f"stage{stage + 1}_unit{block + 1}"
+            entry = before if block else add(f"stage{stage}_block{block}_branch1", Conv(3, Window((1, 1)), Convention()), before)
+            value = add(f"{own}a", Conv(3, Window((1, 1)), Convention()), before)
+            value = add(f"{others}_relu1", Relu(), add(f"{own}a_scale", BatchNorm(1e-5, 0.1), value))
+            value = add(f"{own}b", Conv(3, Window((3, 3)), Convention("same")), value)
+            joined = add(f"{others}_add", Add(), entry, add(f"{own}b_scale", BatchNorm(1e-5, 0.1), value))
+            before = add(f"{others}_relu", Relu(), joined)
+    found = find_blocks(Graph(tuple(nodes), 3, before), names)
+    assert {scope.path for scope in found.graph.scopes} == {
+        f"stage{stage}/block{block}" for stage in range(2) for block in range(3)
+    }
+    assert {scope.block for scope in found.graph.scopes} == {"block"} and "stage0/block1/branch2b" in found.paths

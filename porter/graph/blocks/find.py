@@ -10,7 +10,7 @@ from porter.graph.blocks.kinds import with_blocks
 from porter.graph.blocks.modules import has_modules, modules
 from porter.graph.blocks.outline import Group, Leaf, distinct, outline
 from porter.graph.blocks.rows import paired, renumbered
-from porter.graph.graph import Graph, Node, Scope
+from porter.graph.graph import Graph, Node, Scope, tensor_shapes
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,27 @@ def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
         names: what the layers are called, by path.
     """
     spoken = words.spoken(names)
-    if has_modules(spoken):
-        root = with_blocks(modules(graph, spoken))
-    else:
-        root = _without_parts(renumbered(with_blocks(paired(outline(graph, spoken)))))
+    root = with_blocks(modules(graph, spoken)) if has_modules(spoken) else _by_names(graph, spoken)
     placed = list(_placed(root, ""))
     ordered = replace(graph, nodes=tuple(node for _, node in placed))
     found = renamed(ordered, {node.path: path for path, node in placed})
     return Found(replace(found, scopes=tuple(_scopes(root, ""))), {path: node.path for path, node in placed})
+
+
+def _by_names(graph: Graph, names: Mapping[str, str]) -> Group:
+    """The groups by the names of all layers; by those of layers with tensors, if fewer than half as many nodes are left over then:
+    sums and activations may be called otherwise.
+    """
+    weighted = {path: names[path] for path in tensor_shapes(graph) if path in names}
+    every, some = (_without_parts(renumbered(with_blocks(paired(outline(graph, known))))) for known in (names, weighted))
+    return some if 2 * _loose(some) < _loose(every) else every
+
+
+def _loose(group: Group) -> int:
+    """How many nodes are in no block but chains that were found by their ops."""
+    if group.block is not None and not group.unit:
+        return 0
+    return sum(_loose(member) if isinstance(member, Group) else 1 for member in group.members)
 
 
 def renamed(graph: Graph, paths: Mapping[str, str]) -> Graph:

@@ -132,15 +132,21 @@ class _Outline:
         """The runs of `nodes` as groups. `outer` are parts of the names before `depth` that no group around them has."""
         found: list[Leaf | Group] = []
         single: list[Node] = []
-        for run in self._runs(nodes, depth):
+        runs = self._runs(nodes, depth)
+        lengths: dict[str, int] = {}
+        for run in runs:
+            stem, number = words.numbered(run.label or "")
+            if number is not None:
+                lengths[stem] = min(len(self._shared(run, depth)), lengths.get(stem, MOST_SINGLE))
+        for run in runs:
             nameless = all(node.path not in self.labels for node in run.nodes)
             if len(run.nodes) == 1 or (run.label is None and not (nameless and _is_region(run.nodes))):
                 single += run.nodes
                 continue
             found += self._leaves(single, depth - len(outer))
             single = []
-            known = [self.labels[node.path][depth:] for node in run.nodes if node.path in self.labels]
-            shared = words.common(parts for parts in known if parts[:1] == (run.label,))
+            # Of numbered neighbours, all names have as many parts: `block1`, though all its layers may be `block1_branch2...`.
+            shared = self._shared(run, depth)[: lengths.get(words.numbered(run.label or "")[0], MOST_SINGLE)]
             inner = self._runs(run.nodes, depth + len(shared)) if shared else []
             if not self._is_stage(inner, shared):
                 found.append(self._block(run.nodes, words.local_name("_".join((*outer, *shared))), depth + len(shared)))
@@ -151,6 +157,11 @@ class _Outline:
                     Group(words.local_name("_".join((*outer, *shared))), distinct(self._grouped(run.nodes, depth + len(shared))))
                 )
         return [*found, *self._leaves(single, depth - len(outer))]
+
+    def _shared(self, run: _Run, depth: int) -> tuple[str, ...]:
+        """The parts of names from `depth` on that the layers of a run share which have its label."""
+        known = (self.labels[node.path][depth:] for node in run.nodes if node.path in self.labels)
+        return words.common(parts for parts in known if parts[:1] == (run.label,))
 
     def _block(self, nodes: Sequence[Node], name: str, depth: int) -> Group:
         ends = {words.numbered(self.labels[node.path][-1])[1] for node in nodes if len(self.labels.get(node.path, ())) > depth}
