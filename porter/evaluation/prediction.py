@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class Prediction:
 
 def predict(
     folder: AnyPath,
-    images: Sequence[AnyPath],
+    images: AnyPath | Sequence[AnyPath],
     *,
     preprocess: AnyPath | Mapping[str, Any] | None = None,
     class_names: AnyPath | None = None,
@@ -57,9 +58,10 @@ def predict(
     """The five likeliest classes of each photo.
 
     Args:
+        images: files of photos; one path is one photo.
         preprocess, class_names: as `convert` takes them, in place of the port's own.
     """
-    folder, photos = Path(folder), [Path(image) for image in images]
+    folder, photos = Path(folder), [Path(image) for image in ([images] if isinstance(images, str | PathLike) else images)]
     for path in photos:
         if path.is_dir():
             raise UsageError(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.graph import Clip, Graph, HardSigmoid, Relu, Relu6, Sigmoid, Softmax, Tanh
-from porter.verification.results import NOT_FINITE
+from porter.verification.results import ALIKE, NOT_FINITE
 
 LEAST = 1e-6
 """The least variation that tells. Against the limit in float64, 1e-10 of all, a change of 1e-4 in what varies is then found."""
@@ -108,7 +108,7 @@ def silence(graph: Graph, path: str, known: Mapping[str, float], values: Array) 
         if known[before] >= LEAST:
             return None
     if known[path] < LEAST:
-        return "is the same for every input"
+        return ALIKE
     return "is saturated: it has two numbers only" if _saturated(values) else None
 
 

@@ -13,6 +13,7 @@ from porter.base.dtypes import Dtype
 from porter.port import OWN_BUILD
 
 NOT_FINITE = "is not finite"
+ALIKE = "is the same for every input"
 
 Amount = Annotated[float, BeforeValidator(lambda value: inf if value is None else value)]
 """A number of which JSON has null where it is infinite or undefined, which is read as infinite."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from porter.port import GivenFile
 from porter.verification.inputs import InputRange
-from porter.verification.results import DtypeRecord, GivenRecord, Parity, ShippedRecord, VerdictRecord
+from porter.verification.results import ALIKE, DtypeRecord, GivenRecord, Parity, ShippedRecord, VerdictRecord
 
 Proof = TypeVar("Proof", "Verdict", "GivenProof")
 
@@ -103,7 +103,14 @@ class Verdict:
         """What to do next where the reference's values tell nothing."""
         if self.proof.silent is None and self.disagreement is None:
             return None
+        if self._is_alike:
+            return "train the network further, or see that these are its trained weights; or write it unproved: --no-check"
         return "prove it by another implementation: --reference FILE.py:CALLABLE; or write it unproved: --no-check"
+
+    @property
+    def _is_alike(self) -> bool:
+        """Whether the network itself, and no reference, is why nothing is proved."""
+        return self.disagreement is None and self.given is None and (self.proof.silent or "").endswith(ALIKE)
 
     def failure(self) -> str:
         """One line on the failure, with the first node that differs and its padding decision."""
@@ -113,7 +120,8 @@ class Verdict:
             return f"not proved: {self.disagreement}{place}"
         if proof.silent is not None:
             differs = f"; {bad.path} is the first node that differs, relative L2 {bad.rel_l2:.1e}" if bad else ""
-            return f"not proved: {proof.silent} on inputs of {self.fed.words}, so a wrong port would pass too{differs}"
+            alike = "the network answers alike, whatever it sees: " if self._is_alike else ""
+            return f"not proved: {alike}{proof.silent} on inputs of {self.fed.words}, so a wrong port would pass too{differs}"
         given = self.given is not None and proof in self.given.parities
         if self.given is not None and given:
             what, whose, notes = "the port", f"the function of {proof.reference}", "".join(f"; {note}" for note in self.given.notes)

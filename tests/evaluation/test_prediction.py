@@ -31,7 +31,7 @@ def test_classes_without_names_are_numbers(weights_file: WeightsMaker, tmp_path:
     weights = weights_file("mobilenet_v2_0.35", "keras", ".h5", classes=10)
     made = porter.convert("mobilenet_v2_0.35", "keras", "torch", weights=weights, out=tmp_path / "p", check=False)
     assert made.port.record.classes == 10
-    (prediction,) = porter.predict(tmp_path / "p", [PHOTO])
+    (prediction,) = porter.predict(tmp_path / "p", PHOTO)
     assert all(guess.name is None and guess.wnid is None and guess.index < 10 for guess in prediction.top5)
 
 

@@ -183,7 +183,8 @@ def test_where_no_input_tells_nothing_is_proved_and_nothing_written(tmp_path: Pa
         HEAD % ("4", "p = GlobalAveragePool (x) f = Flatten (p) y = Gemm <transB=1> (f, none, b)"), tmp_path / "net.onnx"
     )
     ran = cli("convert", file, "--to", "torch", "--out", "port")
-    refused(ran, "not proved: the reference's y is the same for every input", "--no-check", status=1)
+    refused(ran, "not proved: the network answers alike, whatever it sees: the reference's y is the same", "--no-check", status=1)
+    assert "train the network further" in ran.err and "--reference" not in ran.err
     assert not (tmp_path / "port").exists()
     assert cli("convert", file, "--to", "torch", "--out", "port", "--no-check").status == 0
     assert cli("verify", "port", "--weights", file).status == 1
