@@ -15,7 +15,7 @@ from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
 from porter.recipe.model import Member, Recipe
 from porter.recipe.source import Mark, read_text
-from porter.recipe.spelling import hint, nearest
+from porter.recipe.spelling import hint, listed, nearest
 
 VARIABLE = "PORTER_RECIPES"
 """The environment variable that names a folder of recipes."""
@@ -182,10 +182,22 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
     if Path(name).exists():
         next = f"{command('inspect', name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
-    known = hint(name, (word for recipe in recipes for word in recipe.names))
+    known = _advice(name, recipes)
     meant = [recipe for recipe in recipes if not _is_stray(recipe, given) or nearest(name, [recipe.path.stem])]
     unread = [f"; {recipe.fault}" for recipe in meant if recipe.fault is not None]
     raise UsageError(f"there is no variant '{name}'", next=known + "".join(unread))
+
+
+def _advice(name: str, recipes: Sequence[Declared]) -> str:
+    """The nearest variant: one that begins with the word, otherwise one that is spelt alike, or those of such an architecture."""
+    variants = [word for recipe in recipes for word in recipe.variants]
+    names = [word for recipe in recipes for word in recipe.names]
+    begun = min((word for word in variants if name and word.startswith(name)), key=lambda word: (len(word), word), default=None)
+    near = begun or nearest(name, names)
+    alike = next((recipe for recipe in recipes if recipe.architecture == near not in variants and recipe.variants), None)
+    if alike is not None:
+        return f"did you mean a variant of '{near}': {listed(sorted(alike.variants))}?"
+    return hint(name, names) if begun is None else f"did you mean '{begun}'?"
 
 
 def find_member(subject: str, source: str, given: Path | None = None) -> Member:

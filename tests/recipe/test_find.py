@@ -221,3 +221,18 @@ def test_what_is_no_file_of_a_recipe_is_not_read(
     assert [str(fault.where) for fault in faults] == [str(places["variable"] / "vgg.yaml")] and "vgg16" in {
         known.variant for known in variants
     }
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("resnext101", "did you mean 'resnext101_32x4d'?"),
+        ("resnet", "did you mean 'resnet18'?"),
+        ("mobilenetv2", "did you mean 'mobilenet_v2'?"),
+        ("squezenet", "did you mean a variant of 'squeezenet': squeezenet1_0, squeezenet1_1?"),
+    ],
+)
+def test_a_variant_is_what_is_meant(word: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_recipe(word)
+    assert caught.value.next == meant
