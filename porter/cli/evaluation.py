@@ -50,6 +50,8 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
         "photos/s": [f"{each.evaluation.per_second:,.1f}" for each in results],
         "verdict": [each.evaluation.verdict for each in results],
     }
+    if not any(each.evaluation.has_top5 for each in results):
+        del columns["top-5"]
     if first.source is not None:
         beside = [each.evaluation.source for each in results]
         columns["as the source"] = ["" if each is None else f"{each.agreeing:,} of {each.compared:,}" for each in beside]
@@ -79,7 +81,9 @@ def _figures(result: Evaluation) -> list[str]:
         rows.append(("source", *_row(result.source.accuracy)))
     if result.published is not None:
         rows.append(("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", "", ""))
-    return table(("         ", *_COLUMNS), rows)
+    places = [place for place, name in enumerate(("", *_COLUMNS)) if result.has_top5 or name != "top-5"]
+    header, *lines = [[row[place] for place in places] for row in (("         ", *_COLUMNS), *rows)]
+    return table(header, lines)
 
 
 def _row(accuracy: Accuracy) -> tuple[str, str, str, str]:

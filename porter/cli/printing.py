@@ -53,7 +53,7 @@ def conversion(made: Conversion) -> list[str]:
         f"  classes  {_classes(record)}",
         f"  licence  {record.licence or 'unknown'}",
         *([f"  origin   {record.origin.words}"] if _tells(record.origin) else []),
-        *(f"  assumed  {line}" for line in record.assumed),
+        *some("  assumed  ", record.assumed),
         f"  padding  {_pads_summary(record.pads)}; {size}"
         + ("; as trained, not as shipped" if record.padding == "trained" else ""),
     ]

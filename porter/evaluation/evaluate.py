@@ -295,6 +295,7 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
         labels=None if photos.labels is None else str(photos.labels),
         class_names=None if options.class_names is None else str(options.class_names),
         warnings=warnings,
+        classes=record.classes,
     )
 
 

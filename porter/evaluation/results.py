@@ -91,6 +91,7 @@ class Evaluation(Judgement, Accuracy):
         labels: the file of `--labels`, which replaced the data set's own labels.
         class_names: the file of `--class-names`, which replaced the port's own.
         unnamed: for `failed`, `excluded` and `differing`, the number of photos that the list does not name.
+        classes: of the port; None in records of older porters.
     """
 
     photos: tuple[str, str]
@@ -115,6 +116,7 @@ class Evaluation(Judgement, Accuracy):
     class_names: str | None = None
     warnings: tuple[str, ...] = ()
     unnamed: Mapping[str, int] = field(default_factory=dict)
+    classes: int | None = None
 
     def record(self) -> dict[str, Any]:
         """As `porter eval --json` prints it."""
@@ -129,6 +131,11 @@ class Evaluation(Judgement, Accuracy):
         settings = ("photos", "split", "limit", "labels", "class_names", "protocol", "crops", "precision", "device")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"date": now, **{name: getattr(self, name) for name in (*figures, *settings)}}
+
+    @property
+    def has_top5(self) -> bool:
+        """Whether top-5 says anything: among five classes or fewer every photo's is."""
+        return self.classes is None or self.classes > 5
 
     def summary(self) -> dict[str, Any]:
         """As port.json keeps it: with the first `NAMED` of each list of photos, and with the names of the fields here."""

@@ -14,7 +14,7 @@ import pytest
 import porter
 from porter.base.errors import UsageError
 from porter.cli.app import main
-from porter.cli.evaluation import evaluation
+from porter.cli.evaluation import evaluation, evaluations
 from porter.data.photos import Failure
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, OfPort
 from tests.conftest import Cli
@@ -194,3 +194,13 @@ def test_a_table_that_could_not_be_written_is_refused_before_the_run(cli: Cli, o
     for name, words in (("none/seen.csv", "there is no folder"), ("folder", "this is a folder")):
         ran = cli("eval", "port", "--data", "photos", option, tmp_path / name)  # neither of which is there
         assert ran.status == 2 and words in ran.err
+
+
+def test_among_five_classes_there_is_no_top_5() -> None:
+    assert any("top-5" in line for line in evaluation(replace(FOUND, classes=6)))
+    lines = evaluation(replace(FOUND, classes=5))
+    assert not any("top-5" in line or "96.6" in line for line in lines)
+    assert any(line.split() == ["port", "82.800", "0.7123", "79.25", "to", "85.85"] for line in lines)
+    few = OfPort("p", "mine", "tf", replace(FOUND, classes=2))
+    tables = [" ".join(evaluations(ports, len(ports))) for ports in ([few], [few, replace(few, evaluation=FOUND)])]
+    assert "top-5" not in tables[0] and "top-5" in tables[1]
