@@ -88,11 +88,28 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 def _graph(symbol: Symbol, tensors: Mapping[str, Array], budget: int, size: Size | None) -> FileGraph:
     nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
     flow = Dataflow(nodes, depending(nodes, [image]), Arrays(tensors), lambda node: _KINDS.get(node.op, ""), budget=budget)
-    names = (node.inputs[1][0] for node in symbol.nodes if node.op == "Convolution")
-    kernels = (tensors[name].shape for name in names if name in tensors)
-    _, channels, rows, columns = symbol.sides if len(symbol.sides) == 4 else (0, next(kernels, (0, 3))[1], 0, 0)
+    _, channels, rows, columns = symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
     stated = (rows or None, columns or None) if size is None else size
     return read_graph(flow, Image((image, 0), channels, stated, order="CHW"), tensors, READERS, symbol.ends, value_name)
+
+
+def _channels(nodes: Mapping[str, Node], image: str, tensors: Mapping[str, Array]) -> int:
+    """Those of the image: what the first convolution takes, of a part of it or of all."""
+    first = next((node for node in nodes.values() if node.op == "Convolution" and node.inputs[1][0] in tensors), None)
+    if first is None:
+        return 3
+    count, source = int(tensors[first.inputs[1][0]].shape[1]) * first.stated.count("num_group", 1), first.inputs[0][0]
+    while source in nodes and source != image:
+        node = nodes[source]
+        if node.op in ("SliceChannel", "split") and node.stated.count("axis", 1) == 1:
+            count *= node.stated.count("num_outputs", 1)
+        elif node.op == "slice_axis" and node.stated.count("axis", 0) == 1:
+            beside = [other.stated for other in nodes.values() if other.op == node.op and other.inputs[:1] == node.inputs[:1]]
+            count = max(
+                int(end) if (end := part.word("end", "None")) != "None" else part.count("begin", 0) + count for part in beside
+            )
+        source = node.inputs[0][0] if node.inputs else image
+    return count
 
 
 def _held(node: Node, axes: str) -> dict[str, Stored]:

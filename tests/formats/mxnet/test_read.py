@@ -26,6 +26,7 @@ from tests.mxnet_runs import expect_given, needs_mxnet, write_gluon
 
 NORM = ("gamma", "beta", "moving_mean", "moving_var")
 HALF = {"kernel": (3, 3), "num_filter": 8, "stride": (2, 2), "pad": (1, 1)}
+HIGH = {"axis": 1, "begin": 3, "end": 6}
 DEPTHWISE = {"kernel": (3, 3), "num_filter": 8, "num_group": 8, "pad": (1, 1), "no_bias": True}
 LINES: list[Line] = [
     ("centred", "_minus_scalar", {"scalar": 0.5}, ["data"]),
@@ -170,6 +171,29 @@ def test_a_prelu_may_have_one_slope(tmp_path: Path) -> None:
     slope = np.full(1, 0.125, np.float32)
     graph = read_checkpoint(write_mxnet(tmp_path / "model", LINES[:4], {**arrays(), "act_gamma": slope})).graph
     assert graph is not None and graph.by_name["act"].op == LeakyRelu(0.125)
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("cut", "SliceChannel", {"num_outputs": 2}, ["data"]), ("also", "relu", {}, ["cut:1"])),
+        (
+            ("cut", "slice_axis", {"axis": 1, "begin": 0, "end": 3}, ["data"]),
+            ("also", "slice_axis", {"axis": 1, "begin": 3}, ["data"]),
+        ),
+        (("cut", "slice_axis", {"axis": 1, "begin": 0, "end": 3}, ["data"]), ("also", "slice_axis", HIGH, ["data"])),
+    ],
+)
+def test_what_reads_a_part_of_the_image_says_its_channels(first: Line, second: Line, tmp_path: Path) -> None:
+    """A symbol states no channels, and what a first convolution takes is a part of them."""
+    point = {"kernel": (1, 1), "num_filter": 4, "no_bias": True}
+    convs: list[Line] = [("one", "Convolution", point, ["cut", "k"]), ("two", "Convolution", point, ["also", "k"])]
+    lines = [first, second, *convs, ("sum", "elemwise_add", {}, ["one", "two"])]
+    kernel = np.random.default_rng(0).standard_normal((4, 3, 1, 1)).astype(np.float32)
+    file = write_mxnet(tmp_path / "model", lines, {"k": kernel})
+    made = porter.convert(file, destination="torch", out=tmp_path / "port", input_size="any")
+    assert made.verdict is not None and made.verdict.proof.proves and made.port.graph.channels == 6
 
 
 ZOO = {
