@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from porter.conversion.pad_table import PadTable
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph, Node
+    from porter.graph.left_out import LeftOut
     from porter.graph.pads import Pad
     from porter.identify.inspection import Inspection
     from porter.port import Input, Origin, Record, TensorLists
@@ -54,6 +55,7 @@ def conversion(made: Conversion) -> list[str]:
         f"  licence  {record.licence or 'unknown'}",
         *([f"  origin   {record.origin.words}"] if _tells(record.origin) else []),
         *some("  assumed  ", record.assumed),
+        *_left_out(record.left_out),
         f"  padding  {_pads_summary(record.pads)}; {size}"
         + ("; as trained, not as shipped" if record.padding == "trained" else ""),
     ]
@@ -76,6 +78,13 @@ def conversion(made: Conversion) -> list[str]:
 def _tells(origin: Origin | None) -> TypeGuard[Origin]:
     """Whether an origin says more than that the file carries its graph."""
     return origin is not None and origin.by != "graph"
+
+
+def _left_out(layers: Sequence[LeftOut]) -> list[str]:
+    """One line for the layers of training that the port lacks."""
+    shown = [f"{layer.words} '{layer.name}'" + (f" behind {layer.after}" if layer.after else "") for layer in layers[:SHOWN]]
+    more = f" and {len(layers) - SHOWN} more (--json names all)" if len(layers) > SHOWN else ""
+    return [f"  left out {', '.join(shown)}{more}: what acts in training only"] if layers else []
 
 
 def _size(taken: Input) -> str:

@@ -75,6 +75,7 @@ class Conversion:
             "parity": record.parity,
             "check": record.check,
             "assumed": list(record.assumed),
+            "left_out": [asdict(layer) for layer in record.left_out],
             "warnings": list(self.warnings),
         }
 

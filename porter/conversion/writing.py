@@ -16,6 +16,7 @@ from porter.conversion.unsaid import unsaid
 from porter.frameworks import Destination, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
+from porter.graph.left_out import notes_on
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
 from porter.source.layers import layers_in
@@ -41,7 +42,7 @@ class Target:
     def plan(self, opened: Opened, graph: Graph) -> Plan:
         """The plan of a graph, which has the source's only size if there is one."""
         plan = make_plan(graph, self.size, self.framework.CAPABILITIES)
-        return replace(plan, only_size=opened.sizes.only or plan.only_size)
+        return replace(plan, only_size=opened.sizes.only or plan.only_size, notes=notes_on(opened.facts.left_out))
 
     def stored(self, tensors: Tensors) -> dict[str, dict[str, Array]]:
         """Tensors in the type of storage.

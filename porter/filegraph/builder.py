@@ -19,6 +19,7 @@ from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, ops
+from porter.graph.left_out import LeftOut
 from porter.graph.ops import Axes, Axis, Function, Order, channels_in, is_map
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
@@ -87,6 +88,7 @@ class Builder:
         order: how the file lays out a map.
         shapes: of the values that nodes give, where they are known.
         fixed: the graph takes only images of the size that it was made for, so a pool over a whole map is a global one.
+        left_out: layers that act in training only, each behind the node that gives its input.
     """
 
     channels: int
@@ -95,6 +97,7 @@ class Builder:
     fixed: bool = False
     nodes: dict[str, FileNode] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
+    left_out: list[LeftOut] = field(default_factory=list)
     _names: Names = field(default_factory=lambda: Names({INPUT}))
 
     @property
@@ -329,7 +332,9 @@ class Builder:
         ends = tuple(self.output(value).node for value in outputs)
         graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size)
         leading = graph.leading_to(ends)
-        return with_attention(replace(graph, nodes=tuple(node for node in graph.nodes if node.name in leading)), self.shapes)
+        left_out = [each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out]
+        kept = tuple(node for node in graph.nodes if node.name in leading)
+        return with_attention(replace(graph, nodes=kept, left_out=tuple(left_out)), self.shapes)
 
 
 def _under(kind: SiteKind, value: Value, window: Window, convention: Convention) -> tuple[Value, Convention]:

@@ -17,6 +17,7 @@ import numpy as np
 from porter.base.dtypes import Array, is_floating
 from porter.filegraph.layouts import LARGE
 from porter.graph import MOST_CONSTANTS
+from porter.graph.left_out import LeftOut
 from porter.graph.walks import downstream, in_order
 
 Reference = tuple[str, int]
@@ -172,6 +173,7 @@ class Dataflow(Generic[N]):
         evaluated: tensors of any size that `weights` computed, by the names of their nodes.
         refused: names of those that it could not.
         steps: nodes that it went through.
+        passed: layers that act in training only, which the nodes lack, each with the value that it takes.
     """
 
     nodes: Mapping[str, N]
@@ -187,6 +189,7 @@ class Dataflow(Generic[N]):
     evaluated: dict[str, Numbers] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     steps: int = 0
+    passed: Sequence[tuple[LeftOut, Reference]] = ()
 
     def compute(self, node: N) -> bool:
         """Computes a node's values where numpy can, from no more numbers than an op of porter's may state, or from sizes.

@@ -15,6 +15,7 @@ from functools import cached_property
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError, MappingError, MissingFramework
 from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, MaxPool, Op, Shape
+from porter.graph.left_out import LeftOut
 from porter.graph.ops import Axes
 from porter.graph.walks import upstream
 from porter.padding import ANY, Size
@@ -90,6 +91,7 @@ class FileGraph:
         traced: numbers in it were computed from its size, so that it holds for no other.
         sizable: its size is open, and porter has an op for every node only where a size is stated.
         definition: the graph as the file states it, for its framework to run.
+        left_out: layers that act in training only, which it lacks.
         language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto,
             `torch-export` an ExportedProgram as JSON.
     """
@@ -105,6 +107,7 @@ class FileGraph:
     evaluated: Mapping[str, Array] = field(default_factory=dict, repr=False, compare=False)
     definition: bytes = field(default=b"", repr=False)
     language: str = ""
+    left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
 
     @property
     def built_size(self) -> tuple[int, int] | None:

@@ -73,7 +73,8 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
         uses[title] += 1
         names[node.name] = scope if scope and counts[scope] == 1 else free.take(title, uses[title])
     nodes = (replace(node, name=names[node.name], inputs=tuple(names[name] for name in node.inputs)) for node in graph.nodes)
-    return replace(graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs))
+    left_out = tuple(replace(each, after=names.get(each.after or "")) for each in graph.left_out)
+    return replace(graph, nodes=tuple(nodes), outputs=tuple(names[name] for name in graph.outputs), left_out=left_out)
 
 
 def titles(paths: Mapping[str, tuple[str, ...]], ops: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from porter.filegraph.layouts import LARGE, Names, View
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.views import Views
 from porter.graph import GroupNorm, LayerNorm, Op, RmsNorm
+from porter.graph.left_out import LeftOut
 from porter.graph.ops import Order
 from porter.padding import Size
 
@@ -333,6 +334,16 @@ def read_nodes(walk: Walk[N], reader_of: Callable[[str], Reader[N] | None], sett
         walk.give(node, given if isinstance(given, list) else [given])
         if settled:
             walk.kept((node.name, 0))
+    for layer, source in walk.flow.passed:
+        if source in walk.found:
+            leave_out(walk, layer, source)
+
+
+def leave_out(walk: Walk[N], layer: LeftOut, source: Reference) -> View:
+    """The value that a layer takes, and gives back outside of training."""
+    view = walk.view(source)
+    walk.builder.left_out.append(replace(layer, after=view.value.node))
+    return view
 
 
 def read_pattern(walk: Walk[N], node: N) -> View | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
@@ -18,11 +18,13 @@ class Plan:
     Attributes:
         realisations: by the path of each windowed node, its layers in the destination.
         only_size: the only input size (rows, columns) at which the graph and every pad are right; None if they are at every size.
+        notes: by path, what code says at the node (porter.graph.left_out).
     """
 
     graph: Graph
     realisations: Mapping[str, Realisation]
     only_size: tuple[int, int] | None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fixed_by_pads(self) -> bool:

@@ -21,6 +21,7 @@ from porter.formats.limits import read_json
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
+from porter.graph.left_out import LeftOut, notes_on
 from porter.graph.pads import Pad
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record
@@ -33,6 +34,7 @@ from porter.recipe.twins import Twin
 
 RECORD = "port.json"
 MAX_RECORD_BYTES = 64 << 20
+MOST_LEFT_OUT = 10_000
 MOST_LINES = 200
 """Of a port's evaluations."""
 
@@ -46,8 +48,8 @@ ORDER = (
     *("format", "architecture", "variant", "zoo", "framework", "graph", "input", "source", "origin", "twins", "model", "pads"),
     *("padding", "options", "chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped"),
     *("ended_at", "dtype", "preprocess", "protocol_by", "labels", "class_names", "classes", "source_classes", "background"),
-    *("output", "activation", "licence", "folded", "absorbed", "evaluated", "stock_class", "stock_arguments", "reference"),
-    *("parity", "check", "versions", "evaluation", "evaluations", "study"),
+    *("output", "activation", "left_out", "licence", "folded", "absorbed", "evaluated", "stock_class", "stock_arguments"),
+    *("reference", "parity", "check", "versions", "evaluation", "evaluations", "study"),
 )
 """The keys of port.json in their order."""
 
@@ -131,6 +133,7 @@ class Facts(Strict):
         source_classes: rows of the file's head.
         background: row 0 of the port's head is ImageNet's background class.
         activation: the source's own after its output, which the port lacks.
+        left_out: layers of the file that act in training only, which the port lacks.
         licence: of the zoo's published file; None for any other file.
         origin: where the weights come from, by what states it; None if nothing does.
         twins: other zoos' variants that take the same tensors and compute something else; none where the file carries its graph.
@@ -152,6 +155,7 @@ class Facts(Strict):
     background: bool
     output: Gives
     activation: str | None
+    left_out: Annotated[tuple[LeftOut, ...], Field(max_length=MOST_LEFT_OUT)] = ()
     licence: str | None
     origin: Origin | None = None
     twins: tuple[Twin, ...] = ()
@@ -344,7 +348,8 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
         raise FileError(f"'classes' is {record.classes}, but the graph's head has {head[0]} rows", where=str(path))
     plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
     # A class of keras.applications takes only the size that it was built for, even if its pads are right at every size.
-    return Port(folder, record, graph, replace(plan, only_size=record.input.size), destination)
+    plan = replace(plan, only_size=record.input.size, notes=notes_on(record.left_out))
+    return Port(folder, record, graph, plan, destination)
 
 
 def write_record(folder: Path, record: Record) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.file_graph import FileGraph
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.twins import same_function
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
+from porter.graph import INPUT
+from porter.graph.left_out import LeftOut
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, Port, SourceFile, TensorLists
 from porter.recipe import Member, assumed_size, with_options
@@ -150,6 +154,7 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
             background=fit.background,
             output=fit.output,
             activation=fit.activation,
+            left_out=_left_out(file, fit.taps) if file else (),
             licence=None,
             evaluated=tuple(name for name in used if file and name in file.evaluated),
         ),
@@ -165,6 +170,13 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
         ),
         fitted=Fitted(checkpoint, fit),
     )
+
+
+def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
+    """What a file's graph lacks of the file, behind the paths that show the values of its nodes."""
+    paths = {INPUT: INPUT, **{tap: path for path, tap in taps.items()}}
+    shown = {INPUT: INPUT, **{node.name: node.tap for node in file.nodes}}
+    return tuple(replace(layer, after=paths.get(shown.get(layer.after or "") or "")) for layer in file.left_out)
 
 
 def _fit(member: Member, checkpoint: Checkpoint, wishes: Wishes) -> Fit:

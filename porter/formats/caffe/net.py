@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.formats.caffe.text import Message, parse
 from porter.formats.limits import MOST_NODES
+from porter.graph.left_out import LeftOut
 
 IMAGE = "image"
 _DATA = frozenset({"Data", "ImageData", "MemoryData", "WindowData", "HDF5Data", "DummyData"})
@@ -63,6 +64,7 @@ class Net:
         channels, size: of the image; None where the file does not state them.
         ends: the values that nothing reads.
         problem: why it is none of one image.
+        passed: dropouts, each with what it reads.
     """
 
     layers: tuple[Layer, ...]
@@ -70,6 +72,7 @@ class Net:
     size: tuple[int | None, int | None]
     ends: tuple[Reference, ...]
     problem: str | None = None
+    passed: tuple[tuple[LeftOut, Reference], ...] = ()
 
 
 def read_net(text: str) -> Net:
@@ -84,7 +87,7 @@ def read_net(text: str) -> Net:
         raise ValueError(f"it has more than {MOST_NODES} layers")
     images = [(name, dims) for name, dims in zip(net.words("input"), _dims(net), strict=False)]
     known: dict[str, Reference | None] = {name: (IMAGE, 0) for name, _ in images}
-    layers, names = list[Layer](), {IMAGE}
+    layers, names, passed = list[Layer](), {IMAGE}, list[tuple[LeftOut, Reference]]()
     for layer in stated:
         if layer.parts("layer"):
             raise ValueError("it is in Caffe's first format: upgrade it with upgrade_net_proto_text")
@@ -107,6 +110,9 @@ def read_net(text: str) -> Net:
             known |= dict.fromkeys(tops)
         elif op in _THROUGH:
             known |= dict.fromkeys(tops, values[0])
+            if op == "Dropout":
+                rate = layer.part("dropout_param").number("dropout_ratio", 0.5)
+                passed.append((LeftOut(layer.word("name") or op, op, rate), values[0]))
         else:
             name = own_name(layer.word("name") or op.lower(), len(layers), names)
             blobs = tuple((f"{name}/{place}", 0) for place in range(_blobs(op, layer)))
@@ -119,7 +125,7 @@ def read_net(text: str) -> Net:
     sizes = [size if size and size > 0 else None for size in (dims if len(dims) == 4 else (None,) * 4)]
     if problem is None and len(dims) not in (0, 4):
         problem = f"an image of rank 4 is expected, got {len(dims)}"
-    return Net(tuple(layers), sizes[1], (sizes[2], sizes[3]), ends, problem)
+    return Net(tuple(layers), sizes[1], (sizes[2], sizes[3]), ends, problem, tuple(passed))
 
 
 def _is_of_test(layer: Message) -> bool:

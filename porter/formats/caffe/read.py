@@ -130,6 +130,7 @@ def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequenc
             computed |= of_norm
     expect_values(outputs, layers)
     flow = Dataflow(layers, {IMAGE, *layers}, Arrays({**tensors, **computed}), lambda layer: layer.op, budget=budget)
+    flow.passed = net.passed
     channels = net.channels or next((tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3)
     image = Image((IMAGE, 0), channels, net.size if size is None or None not in size else size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]

@@ -13,7 +13,7 @@ from porter.filegraph.arithmetic import clip, combine
 from porter.filegraph.builder import LARGEST_FLOAT32, Value
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import concat, flatten, transpose
-from porter.filegraph.walk import NoOp, Read, apply
+from porter.filegraph.walk import NoOp, Read, apply, leave_out
 from porter.formats.keras import arrays
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
@@ -23,6 +23,7 @@ from porter.formats.keras.resizing import resize_of
 from porter.formats.keras.scaling import constant, normalising, statistics
 from porter.formats.keras.versions import COSINE, is_foreign, modern
 from porter.graph import ops
+from porter.graph.left_out import LeftOut
 from porter.padding import LOWEST, Convention, Pads, Window
 
 AUGMENTATIONS = frozenset(
@@ -65,7 +66,11 @@ def read_layer(layer: Layer) -> Read:
     """
     kind = layer.op
     if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or _has_size(layer)):
-        return layer.walk.view(layer.source)
+        if kind not in _TRAINED:
+            return layer.walk.view(layer.source)
+        rates = (layer.arguments.get(name) for name in ("rate", "stddev", "drop_path_rate"))
+        rate = next((float(each) for each in rates if isinstance(each, int | float)), None)
+        return leave_out(layer.walk, LeftOut(layer.name, kind, rate), layer.source)
     reader = _READERS.get(kind)
     if kind == "RandomCrop":
         raise NoOp("RandomCrop, which resizes in inference: call it with training=False and export the model")

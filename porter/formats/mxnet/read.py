@@ -88,6 +88,7 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 def _graph(symbol: Symbol, tensors: Mapping[str, Array], budget: int, size: Size | None) -> FileGraph:
     nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
     flow = Dataflow(nodes, depending(nodes, [image]), Arrays(tensors), lambda node: _KINDS.get(node.op, ""), budget=budget)
+    flow.passed = symbol.passed
     _, channels, rows, columns = symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
     stated = (rows or None, columns or None) if size is None else size
     return read_graph(flow, Image((image, 0), channels, stated, order="CHW"), tensors, READERS, symbol.ends, value_name)

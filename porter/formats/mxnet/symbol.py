@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.formats.limits import MOST_NODES, read_json
+from porter.graph.left_out import LeftOut
 
 _THROUGH = frozenset({"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"})
 _LOSSES = frozenset({"SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "SVMOutput"})
@@ -64,6 +65,7 @@ class Symbol:
         ends: the values that it gives.
         lacking: how many variables no array is for.
         said: what it says of the model by name.
+        passed: dropouts, each with what it reads.
     """
 
     nodes: tuple[Node, ...]
@@ -72,6 +74,7 @@ class Symbol:
     ends: tuple[Reference, ...]
     lacking: int
     said: Mapping[str, str]
+    passed: tuple[tuple[LeftOut, Reference], ...] = ()
 
 
 def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
@@ -84,6 +87,7 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     if len(stated["nodes"]) > MOST_NODES:
         raise ValueError(f"it has more than {MOST_NODES} nodes")
     known, nodes, free, names = list[Reference](), list[Node](), dict[str, tuple[int, ...]](), set[str]()
+    passed: list[tuple[LeftOut, Reference]] = []
     for place, each in enumerate(stated["nodes"]):
         # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning to an operator.
         words = Stated({**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})})
@@ -101,6 +105,8 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
             free.pop(source, None)
         if each["op"] in _THROUGH:
             known.append(inputs[0])
+            if each["op"] == "Dropout":
+                passed.append((LeftOut(name, "Dropout", words.number("p", 0.5)), inputs[0]))
             continue
         if each["op"] == "BatchNorm" and len(kept) == 3:  # before 0.9, statistics were no inputs (nnvm/legacy_json_util.cc)
             kept += [(f"{name}_moving_mean", 0), (f"{name}_moving_var", 0)]
@@ -109,4 +115,4 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     ends = tuple((known[place][0], index) if index else known[place] for place, index, *_ in stated["heads"])
     (image, sides), *others = free.items() or [(None, ())]
     said = {name: str(fact[-1]) for name, fact in stated.get("attrs", {}).items() if isinstance(fact, list)}
-    return Symbol(tuple(nodes), None if others else image, sides, ends, len(free), said)
+    return Symbol(tuple(nodes), None if others else image, sides, ends, len(free), said, tuple(passed))

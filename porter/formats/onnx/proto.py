@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from porter.filegraph.dataflow import Reference
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
 from porter.formats.protobuf import parse
+from porter.graph.left_out import LeftOut
 
 OLDEST_OPSET = 7
 """Before it, attributes said how the operands of a sum are laid out (onnx/defs/math/old.cc)."""
@@ -41,6 +42,7 @@ class Message:
         arrays: stored tensors by name.
         files: of the model.
         scopes: by name of an If within a branch, what its own branches may read, as `given`.
+        passed: dropouts, each with what it reads.
     """
 
     proto: Any
@@ -49,6 +51,7 @@ class Message:
     arrays: Mapping[str, Array]
     files: tuple[Path, ...]
     scopes: Mapping[str, Mapping[str, Reference]] = field(default_factory=dict)
+    passed: Sequence[tuple[LeftOut, Reference]] = ()
 
 
 def read_message(path: Path, refuse: Refuse) -> Message:
@@ -86,12 +89,13 @@ def read_message(path: Path, refuse: Refuse) -> Message:
         if value.name not in arrays:
             nodes[value.name] = OnnxNode(value.name, "Input", (), opset)
             given[value.name] = (value.name, 0)
-    Scope(nodes, given, arrays, stored).add(proto.graph.node)
+    scope = Scope(nodes, given, arrays, stored)
+    scope.add(proto.graph.node)
     files = (path, *stored.files)
     taken, most = sum(array.nbytes for array in arrays.values()), most_bytes(sum(file.stat().st_size for file in files))
     if taken > most:
         raise refuse(f"the model's tensors take {taken} bytes, more than files of their size may ({most})", "export it again")
-    return Message(proto, nodes, given, arrays, files)
+    return Message(proto, nodes, given, arrays, files, passed=scope.passed)
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class Scope:
     """Where the nodes of a graph, or of a branch within one, find what they read.
 
     Attributes:
-        nodes, given, arrays, scopes: as of Message; what is added goes there.
+        nodes, given, arrays, scopes, passed: as of Message; what is added goes there.
         named: the name that a node of this name has among all nodes.
     """
 
@@ -109,6 +113,7 @@ class Scope:
     stored: Stored
     named: Callable[[str], str] = lambda name: name
     scopes: dict[str, Mapping[str, Reference]] = field(default_factory=dict)
+    passed: list[tuple[LeftOut, Reference]] = field(default_factory=list)
 
     def add(self, nodes: Iterable[Any]) -> None:
         """Adds nodes (NodeProto) in their order."""
@@ -134,6 +139,11 @@ class Scope:
             self.arrays[name] = self.stored.constant(attributes, name)
         if node.op_type in _THROUGH and inputs and len(inputs) < 3 and not node.domain:
             self.given[first] = inputs[0]
+            if node.op_type == "Dropout":
+                ratio = attributes["ratio"].f if "ratio" in attributes else 0.5
+                if len(inputs) > 1 and (stated := self.arrays.get(inputs[1][0])) is not None and stated.size == 1:
+                    ratio = float(stated.ravel()[0])
+                self.passed.append((LeftOut((node.name or first).strip("/"), "Dropout", ratio), inputs[0]))
             mask = next((output for output in node.output[1:] if output), None)
             if mask is not None:
                 self.nodes[self.named(mask)] = OnnxNode(self.named(mask), "Dropout's mask", inputs, opset, node.name, attributes)

@@ -12,6 +12,7 @@ from porter.base.dtypes import Array
 from porter.filegraph.kernels.program import Reference
 from porter.formats.limits import MOST_NODES
 from porter.formats.torch7.objects import Table, Thing
+from porter.graph.left_out import LeftOut
 
 Flow = Reference | list["Flow"]
 """A value, or a table of them."""
@@ -67,11 +68,13 @@ class Network:
     Attributes:
         tensors: by name; those that several modules share have one.
         ends: what it gives.
+        passed: dropouts, each with what it reads.
     """
 
     layers: tuple[Layer, ...]
     tensors: Mapping[str, Array]
     ends: tuple[Reference, ...]
+    passed: tuple[tuple[LeftOut, Reference], ...] = ()
 
 
 def network_in(found: Any) -> Thing | None:
@@ -101,6 +104,7 @@ def arrays_in(found: Any) -> dict[str, Array]:
 def read_network(module: Thing) -> Network:
     """Raises ValueError where modules do not fit, or there are too many of them. RecursionError: they hold each other."""
     layers, tensors, names = list[Layer](), dict[str, Array](), dict[int, str]()
+    passed: list[tuple[LeftOut, Reference]] = []
     left = MOST_NODES
 
     def run(module: Any, path: str, value: Flow) -> Flow:
@@ -127,7 +131,12 @@ def read_network(module: Thing) -> Network:
             return value[index - 1 if index > 0 else index]
         if op == "FlattenTable":
             return list(_flat(value))
-        if op in _THROUGH or (op in ("Dropout", "SpatialDropout") and (fields.get("v2") is True or not fields.get("p"))):
+        if op in ("Dropout", "SpatialDropout") and (fields.get("v2") is True or not fields.get("p")):
+            rate = fields.get("p")
+            layer = LeftOut(path or op, op, float(rate) if isinstance(rate, int | float) else None)
+            passed.extend((layer, each) for each in _flat(value))
+            return value
+        if op in _THROUGH:
             return value
         return add(path, op, value if isinstance(value, list) else [value], fields)
 
@@ -142,7 +151,7 @@ def read_network(module: Thing) -> Network:
         return name, 0
 
     ends = tuple(dict.fromkeys(_flat(run(module, "", (IMAGE, 0)))))
-    return Network(tuple(layers), tensors, ends)
+    return Network(tuple(layers), tensors, ends, tuple(passed))
 
 
 def _modules(fields: Table) -> list[Any]:

@@ -58,6 +58,7 @@ def _checkpoint(path: Path, data: bytes, network: Network, outputs: Sequence[str
     channels = next((layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3)
     known, image = {**tensors, **computed}, Image((IMAGE, 0), channels, size or (None, None), order="CHW")
     flow = Dataflow(layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=most_bytes(len(data)))
+    flow.passed = network.passed
     graph = read_graph(flow, image, known, READERS, [(name, 0) for name in outputs] or ends)
     graph = replace(graph, evaluated={**computed, **graph.evaluated}, traced=size is not None, definition=data, language="torch7")
     return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, notes, graph=graph)

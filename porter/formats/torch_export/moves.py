@@ -11,12 +11,14 @@ import numpy as np
 from porter.filegraph import arrays, moves
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.gathering import gather
+from porter.filegraph.layouts import View
 from porter.filegraph.reductions import log_softmax
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import Read, leave_out
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph import Resize
+from porter.graph.left_out import LeftOut
 from porter.graph.ops import Function, Mode
 
 _MODES: Mapping[str, Mode] = {
@@ -32,6 +34,22 @@ _FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "amax": "max", "linalg_vec
 def taken(node: AtenNode) -> Reference:
     """The value that a node works on."""
     found: Reference = node.arguments["self" if "self" in node.arguments else "input"]
+    return found
+
+
+DROPOUTS: Mapping[str, str] = {
+    "dropout": "Dropout",
+    "feature_dropout": "Dropout2d",
+    "alpha_dropout": "AlphaDropout",
+    "feature_alpha_dropout": "FeatureAlphaDropout",
+}
+"""Of torch, by the names of their ops."""
+
+
+def read_dropout(walk: Walk, node: AtenNode) -> Read:
+    found = read_same(walk, node)
+    if isinstance(found, View):
+        return leave_out(walk, LeftOut(node.module or node.name, DROPOUTS[node.op], float(node.arguments["p"])), taken(node))
     return found
 
 

@@ -34,7 +34,7 @@ def _map(make: Callable[[AtenNode], Op]) -> Reader:
 
 VIEWS: Mapping[str, Reader] = {
     **dict.fromkeys((*SAME, "to", "type_as"), moves.read_same),
-    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), moves.read_same),
+    **dict.fromkeys(moves.DROPOUTS, moves.read_dropout),
     **dict.fromkeys(RESHAPED, moves.read_reshape),
     **dict.fromkeys(("reshape_as", "view_as"), moves.read_reshape_as),
     "flatten": moves.read_flatten,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from porter.base.errors import PaddingError
 from porter.frameworks.torch.spellings import IN_PLACE, PLAIN, WINDOWED, Layer, constant_pad, pair
-from porter.graph import Node, Shape, shapes
+from porter.graph import INPUT, Node, Shape, shapes
 from porter.graph.plan import Plan
 from porter.padding import ANY, Front, Realisation, Site
 
@@ -52,7 +52,13 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
                 steps.append(Step(pad, _pad_layer(realisation.front, node.op.site, why), inputs))
                 inputs = (pad,)
         steps.append(Step(node.path, layer, inputs))
-    return _in_place(steps, plan.graph.outputs)
+    return _in_place([_noted(step, plan.notes) for step in steps], plan.graph.outputs)
+
+
+def _noted(step: Step, notes: Mapping[str, str]) -> Step:
+    """With what code says at its node; what is said of the input stands at what reads it."""
+    said = [notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes]
+    return replace(step, layer=replace(step.layer, why="; ".join(filter(None, (step.layer.why, *said))))) if said else step
 
 
 def _in_place(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]:
