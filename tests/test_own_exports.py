@@ -13,12 +13,12 @@ import torch
 
 import porter
 from porter.frameworks import get_destination
-from porter.graph import BatchNorm, Graph, tensor_shapes
+from porter.graph import BatchNorm, Dense, Graph, LayerNorm, Rearrange, ReduceAxis, Tokens, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.recipe import declared_recipes, find_recipe
 from tests.frameworks.torch import test_classic, test_code
-from tests.frameworks.torch.graphs import fine_tuned
+from tests.frameworks.torch.graphs import Writer, fine_tuned
 from tests.frameworks.torch.test_code import odd_pools
 from tests.standin import calibrated_tensors
 from tests.support import standin_graph, standin_tensors, takes
@@ -88,9 +88,21 @@ def expect_all_read(graph: Graph, tensors: Tensors, size: tuple[int, int], kind:
     return expect_read(folder / "saved", size)
 
 
+def with_a_token() -> Graph:
+    """The beginning and the end of a vision transformer."""
+    writer = Writer()
+    writer.conv("patches", 8, 4, 4, bias=True)
+    writer.add("cells", Rearrange("c h w -> (h w) c"))
+    writer.add("token", Tokens(1))
+    writer.add("norm", LayerNorm(1e-6))
+    writer.add("mean", ReduceAxis("mean", 0))
+    writer.add("head", Dense(3))
+    return writer.graph()
+
+
 @pytest.mark.parametrize("kind", [*EXPORTERS, *OWN_FILES])
-@pytest.mark.parametrize("make", [fine_tuned, odd_pools])
-def test_constants_and_averages_with_masks_are_read_again(make: Callable[[], Graph], kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [fine_tuned, odd_pools, with_a_token])
+def test_constants_masks_and_tokens_are_read_again(make: Callable[[], Graph], kind: str, tmp_path: Path) -> None:
     expect_all_read(make(), tensors_of(make), SIZE, kind, tmp_path)
 
 

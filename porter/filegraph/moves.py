@@ -90,8 +90,12 @@ def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[int]) -> R
 
 
 def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> Read:
-    """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and 1 keep an axis."""
+    """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and 1 keep an axis. A
+    constant may get axes before its own.
+    """
     known = walk.sizes(source)
+    if known is not None and not walk.flow.is_value(source):
+        known = (*[1] * (len(sizes) - len(known)), *known)
     if known is None or len(sizes) > len(known):
         return None
     wanted = [*known[: len(known) - len(sizes)], *sizes]
