@@ -295,7 +295,7 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "maximum": lambda op, *values: reduce(np.maximum, values),
     "minimum": lambda op, *values: reduce(np.minimum, values),
     "concat": lambda op, *values: np.concatenate(values, 1),
-    "identity": lambda op, x: x,
+    **dict.fromkeys(("identity", "dropout"), lambda op, x: x),
     "flatten": lambda op, x: (x if op.order == "CHW" else x.transpose(0, 2, 3, 1)).reshape(len(x), -1),
     "as_map": lambda op, x: x[:, :, None, None],
     "pad_map": lambda op, x: _pad(x, (0, 0), op.pads[:2], op.pads[2:], fill=op.fill),

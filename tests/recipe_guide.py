@@ -73,6 +73,7 @@ EXAMPLES: Mapping[str, str] = {
     "pad_map": "{pad_map: x, pads: [0, 1, 0, 1]}",
     "extend_map": "{extend_map: x, pads: [0, 1, 0, 1], mode: reflect}",
     "crop": "{crop: x, pads: [1, 0, 1, 0]}",
+    "dropout": "{dropout: x, rate: 0.5}",
     "flatten": "{flatten: x, rows: 8, columns: 8, order: HWC}",
     "pad_channels": "{pad_channels: x, before: 4, after: 4}",
     "slice_channels": "{slice_channels: x, start: 0, stop: 4}",

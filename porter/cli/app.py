@@ -93,6 +93,9 @@ def convert(
     keep_activation: Annotated[
         bool, typer.Option("--keep-activation", help="keep the softmax or sigmoid that gives a FILE's only output")
     ] = False,
+    keep_dropout: Annotated[
+        bool, typer.Option("--keep-dropout", help="write the dropouts that the file shows, for who trains on")
+    ] = False,
     preprocess: Preprocess = None,
     class_names: ClassNames = None,
     outputs: Outputs = None,

@@ -15,7 +15,7 @@ from porter.base.package import __version__
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks import Destination, get_destination
+from porter.frameworks import TRAINED, Destination, get_destination
 from porter.graph import BatchNorm
 from porter.graph.pads import pads_of
 from porter.graph.plan import make_plan
@@ -26,6 +26,7 @@ from porter.padding.sizes import parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
 from porter.recipe import choose_options, find_member, recipes_option
 from porter.recipe.published import is_non_commercial
+from porter.source.dropouts import with_dropouts
 from porter.source.opened import Opened
 from porter.source.protocol import doubted, read_stated
 from porter.source.trained import parse_padding, with_padding
@@ -94,6 +95,7 @@ def convert(
     allow_overflow: bool = False,
     keep_background: bool = False,
     keep_activation: bool = False,
+    keep_dropout: bool = False,
     preprocess: AnyPath | Mapping[str, Any] | None = None,
     class_names: AnyPath | None = None,
     outputs: Sequence[str] = (),
@@ -124,6 +126,7 @@ def convert(
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
         keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used then.
+        keep_dropout: writes the dropouts that the file shows, for training; to `tf` and `torch` only.
         preprocess: how a photo becomes the input, in place of what the recipe says, such as
             `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or a file of either.
         class_names: a file with the name of a class on each line, in the order of the model's outputs.
@@ -151,6 +154,9 @@ def convert(
         raise UsageError(
             "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
         )
+    if keep_dropout and (stock or framework.NAME not in TRAINED):
+        said = "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} are run, and not trained on"
+        raise UsageError(said, where="--keep-dropout", next="leave it out")
     given: Given | None = None
     if reference is not None:
         from porter.verification.given import parse_reference
@@ -177,6 +183,7 @@ def convert(
     port = Path(out or f"{name}-{framework.NAME}")
     with new_folder(port, overwrite) as building:
         opened = opening() if pads is None else with_padding(opening(), pads)
+        opened = with_dropouts(opened) if keep_dropout else opened
         facts = stated.of(opened.facts, str(subject))
         assumed = facts.assumed + (opened.assumed_size if size is None else ())
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))

@@ -6,6 +6,7 @@ from porter.base.errors import command
 from porter.data.statements import read_preprocess, stated
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation, Study
+from porter.frameworks import TRAINED
 from porter.port import Record
 from porter.recipe.options import written
 from porter.reporting.records import Contents
@@ -13,10 +14,12 @@ from porter.reporting.records import Contents
 
 def convert(record: Record, folder: str) -> str:
     """`porter convert` with the options in the record."""
-    options = ["--to", record.framework, "--out", folder]
-    if record.zoo is not None:
+    options, whose = ["--to", record.framework, "--out", folder], record.source.graph
+    if whose is not None:
+        options = ["--to", record.framework, "--weights", record.source.file, "--out", folder]
+    elif record.zoo is not None:
         options = ["--from", record.zoo, "--to", record.framework, *_weights(record), "--out", folder]
-    if record.padding != "shipped":
+    if record.padding != "shipped" and whose is None:
         options += ["--padding", record.padding]
     size, native = record.input.size, record.input.native_size
     if record.zoo is None:  # the file may state no size
@@ -28,12 +31,14 @@ def convert(record: Record, folder: str) -> str:
         options += ["--input-size", "any"]
     elif size is not None and size != native:
         options += ["--input-size", "{}x{}".format(*size)]
-    if record.origin is not None and record.origin.by == "user" and record.zoo is not None:
+    if record.origin is not None and record.origin.by == "user" and record.zoo is not None and whose is None:
         options += ["--origin", record.zoo]
     if record.dtype != "float32":
         options += ["--dtype", record.dtype]
     if record.background:
         options.append("--keep-background")
+    if record.framework in TRAINED and any(node["op"] == "dropout" for node in record.graph["nodes"]):
+        options.append("--keep-dropout")
     if record.stock_class is not None:
         options += ["--stock", *(["timm"] if record.stock_class.startswith("timm.") else [])]
     if record.folded is not None:
@@ -42,9 +47,8 @@ def convert(record: Record, folder: str) -> str:
         options += ["--preprocess", stated(record.preprocess)]
     if record.zoo is None and record.labels is not None and record.class_names:
         options += ["--class-names", record.labels]
-    return command(
-        "convert", record.variant or _made_from(record), *options, *_settings(record), *_reference(record), *_recipes(record)
-    )
+    subject = whose.file if whose is not None else record.variant or _made_from(record)
+    return command("convert", subject, *options, *_settings(record), *_reference(record), *_recipes(record))
 
 
 def verify(record: Record, folder: str) -> str:

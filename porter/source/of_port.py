@@ -13,6 +13,7 @@ from porter.formats.reading import read_weights
 from porter.port import RECORD, Port, Record, model_file, port_at
 from porter.recipe import Member, choose_options, find_member
 from porter.source.beside import weights_in
+from porter.source.dropouts import has_dropouts, with_dropouts
 from porter.source.opened import Opened
 from porter.source.opening import open_checkpoint, open_port
 from porter.source.own_graph import open_graph
@@ -39,7 +40,17 @@ def member_of(record: Record, recipes: Path | None) -> Member | None:
 
 
 def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
-    """The source of a port, opened again: `weights`, or the zoo's published file.
+    """The source of a port, opened again: `weights`, or the zoo's published file; with its dropouts if the port has them.
+
+    Raises:
+        UsageError: as `_opened_again`.
+    """
+    opened = _opened_again(port, weights, recipes)
+    return with_dropouts(opened) if has_dropouts(port.graph) and not has_dropouts(opened.graph) else opened
+
+
+def _opened_again(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
+    """The source of a port without what is put into it.
 
     Raises:
         UsageError: the port was made from other weights; or none are given, and it was not made from the zoo's published ones, or

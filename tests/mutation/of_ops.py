@@ -20,6 +20,7 @@ from porter.graph import (
     ConvTranspose,
     Crop,
     DepthToSpace,
+    Dropout,
     Elu,
     ExtendMap,
     Flatten,
@@ -250,7 +251,7 @@ def _slice(op: Any, right: Right, node: Node) -> Iterator[Op]:
 
 def _lost(op: Any, right: Right, node: Node) -> Iterator[Op]:
     """What keeps its input's shape; a layer with a kernel would be missed by the tensors that are left."""
-    if len(node.inputs) == 1 and right.known[node.inputs[0]] == right.known[node.path] and not isinstance(op, Identity):
+    if len(node.inputs) == 1 and right.known[node.inputs[0]] == right.known[node.path] and not isinstance(op, Identity | Dropout):
         yield Identity()
 
 

@@ -18,10 +18,11 @@ from torch import nn
 import porter
 from porter.base.errors import PorterError
 from porter.formats.reading import read_checkpoint
+from porter.graph import Dropout
 from porter.graph.left_out import LeftOut
 from porter.port import read_port
 from tests.caffe_files import write_caffe
-from tests.conftest import Cli
+from tests.conftest import Cli, refused
 from tests.mxnet_files import Line, write_mxnet
 from tests.torch7_files import Module, write_torch7
 
@@ -146,3 +147,60 @@ def test_a_strangers_record_writes_no_code(tmp_path: Path) -> None:
     (tmp_path / "port" / "port.json").write_text(json.dumps(record))
     with pytest.raises(PorterError, match="is no class of a layer"):
         read_port(tmp_path / "port")
+
+
+@pytest.mark.parametrize("framework", ["torch", "tf"])
+def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: Path, cli: Cli) -> None:
+    file, folder = flowers(tmp_path), tmp_path / "port"
+    made = porter.convert(file, destination=framework, out=folder, keep_dropout=True, check=True)
+    kept = {node.path: (node.op.rate, node.op.maps) for node in made.port.graph.nodes if isinstance(node.op, Dropout)}
+    assert kept == {"norm_dropout": (0.1, True), "pool_dropout": (0.5, False)} and made.port.record.check == "passed"
+    assert [layer.kind for layer in made.port.record.left_out] == ["RandomFlip", "RandomRotation", "GaussianNoise"]
+    assert not made.warnings
+    assert porter.verify(folder, weights=file).ok
+    image = np.random.default_rng(0).uniform(0, 255, (1, 16, 16, 3)).astype(np.float32)
+    if framework == "tf":
+        model = keras.models.load_model(folder / "model.keras")
+        assert [layer.name for layer in model.layers if "Dropout" in type(layer).__name__] == ["maps", "half"]
+        one, other = (np.asarray(model(image, training=True)) for _ in range(2))
+    else:
+        names: dict[str, Any] = {"__name__": "model", "__file__": str(folder / "model.py")}
+        exec((folder / "model.py").read_text(), names)
+        network = names["load"]()
+        assert [type(module).__name__ for module in network.modules() if "Dropout" in type(module).__name__] == [
+            "Dropout2d",
+            "Dropout",
+        ]
+        network.pool_dropout.train()
+        one, other = (network(torch.from_numpy(image).permute(0, 3, 1, 2)).detach().numpy() for _ in range(2))
+    assert not np.array_equal(one, other)
+    # A port that is only run keeps them in its record, from where they come back.
+    porter.convert(folder, destination="onnx", out=tmp_path / "onnx", check=False)
+    back = porter.convert(tmp_path / "onnx", destination="torch", out=tmp_path / "back", check=False).port
+    assert {node.path for node in back.graph.nodes if isinstance(node.op, Dropout)} == kept.keys()
+    refused(cli("convert", file, "--to", "onnx", "--keep-dropout"), "porter's models of onnx are run, and not trained on")
+
+
+def test_dropouts_that_have_no_place_are_warned_of(tmp_path: Path) -> None:
+    image = keras.Input((8, 8, 3))
+    value = layers.Conv2D(4, 3, name="stem")(image)
+    value = layers.Add(name="sum")([value, layers.Dropout(0.5, name="half")(value)])
+    keras.Model(image, layers.AlphaDropout(0.2, name="alpha")(layers.GlobalAveragePooling2D(name="pool")(value))).save(
+        tmp_path / "two.keras"
+    )
+    made = porter.convert(tmp_path / "two.keras", destination="torch", out=tmp_path / "port", keep_dropout=True)
+    assert [warning.partition(": ")[2] for warning in made.warnings] == [
+        "Dropout(0.5) 'half' is left out all the same: stem is read by other layers too, or is an output",
+        "AlphaDropout(0.2) 'alpha' is left out all the same: a port keeps Dropout and SpatialDropout only",
+    ]
+
+
+def test_a_variants_dropout_is_kept_behind_its_own_path(tmp_path: Path) -> None:
+    from tests.finetuned_keras import make_finetuned
+
+    file = make_finetuned("tutorial-h5", tmp_path).path
+    made = porter.convert(file, destination="torch", out=tmp_path / "port", keep_dropout=True, check=False)
+    assert made.port.record.variant == "mobilenet_v1_0.25"
+    (dropped,) = (node for node in made.port.graph.nodes if isinstance(node.op, Dropout))
+    assert dropped.op.rate == 0.2 and dropped.inputs == ("head/pool",)
+    assert {layer.kind for layer in made.port.record.left_out} == {"RandomFlip", "RandomRotation"}

@@ -21,6 +21,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.conversion.convert import Conversion
 from porter.port import read_port
+from porter.reporting.commands import convert as convert_again
 from tests.conftest import Cli, SlimMaker, WeightsMaker, refused
 from tests.slim_files import SlimFile
 
@@ -132,6 +133,8 @@ def test_the_record_names_both_files_and_verify_finds_the_port_again(made: Path,
     assert source["file"] == "tuned.pth" and source["format"] == "torch"
     assert source["graph"] == {"file": "flowers-torch", "format": "port", "sha256": first.model["model.safetensors"]}
     assert cli("verify", tmp_path / "home", "--weights", made / "tuned.pth").status == 0
+    line = convert_again(read_port(tmp_path / "home").record, "home")
+    assert line.startswith("porter convert flowers-torch --to onnx --weights tuned.pth --out home")
     shutil.copy(made / "tuned.pth", tmp_path / "tuned.pth")
     refused(cli("verify", tmp_path / "home", "--weights", tmp_path / "tuned.pth"), "put flowers-torch beside tuned.pth")
 

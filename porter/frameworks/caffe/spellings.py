@@ -252,7 +252,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Maximum: _joined("MAX"),
     ops.Minimum: _least,
     ops.Concat: _plain("Concat", lambda op: {"axis": 1}),
-    ops.Identity: _plain("Power"),
+    **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Power")),
     ops.Flatten: _flatten,
     ops.AsMap: lambda maker, node, op: maker.layer("Reshape", node.path, *node.inputs, shape={"dim": (0, 0, 1, 1)}),
     ops.PadMap: _pad_map,

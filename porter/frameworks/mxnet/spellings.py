@@ -246,7 +246,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Concat: lambda maker, node, op: maker.node(
         "Concat", maker.values[node.path], *node.inputs, dim=1, num_args=len(node.inputs)
     ),
-    ops.Identity: _plain("_mul_scalar", lambda op: {"scalar": 1.0}),
+    **dict.fromkeys((ops.Identity, ops.Dropout), _plain("_mul_scalar", lambda op: {"scalar": 1.0})),
     ops.Flatten: _flatten,
     ops.AsMap: _plain("Reshape", lambda op: {"shape": (0, 0, 1, 1)}),
     ops.PadMap: lambda maker, node, op: maker.padded(maker.values[node.path], node.inputs[0], op.pads, op.fill),

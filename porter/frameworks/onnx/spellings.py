@@ -284,7 +284,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Maximum: _plain("Max"),
     ops.Minimum: _plain("Min"),
     ops.Concat: _plain("Concat", lambda op: {"axis": 1}),
-    ops.Identity: _plain("Identity"),
+    **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Identity")),  # what is run is not trained
     ops.Flatten: _flatten,
     ops.AsMap: lambda maker, node, op: maker.node("Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3)),
     ops.PadMap: lambda maker, node, op: maker.pad(node.path, node.inputs[0], op.pads, op.fill),

@@ -40,7 +40,8 @@ def _place(statement: Statement, symbol: Symbol) -> list[Any]:
 def _layer(statement: Statement, call: Call) -> dict[str, Any]:
     config = {"name": call.name, **{key: _said(statement, value) for key, value in call.config.items()}}
     if call.is_layer and call.kind != "InputLayer":
-        config["dtype"] = _named("keras", "DTypePolicy", {"name": statement.dtype})
+        named = call.kind == "SpatialDropout2D"  # whose own get_config says the type by its name
+        config["dtype"] = statement.dtype if named else _named("keras", "DTypePolicy", {"name": statement.dtype})
     arguments, options = _said(statement, call.arguments), {key: _said(statement, value) for key, value in call.options.items()}
     nodes = [{"args": arguments, "kwargs": options}] if call.inputs else []
     registered = None if call.is_layer else call.kind

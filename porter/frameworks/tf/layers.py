@@ -223,6 +223,12 @@ def _slice(maker: LayerMaker, value: Symbol, start: int, stop: int, step: int, n
     return maker.part(value, (..., slice(start, stop if stop >= 0 else None, step)), name)
 
 
+def _dropout(maker: LayerMaker, op: ops.Dropout, name: str, inputs: list[Symbol]) -> Symbol:
+    if op.maps:
+        return maker.spatial("SpatialDropout2D", name, inputs[0], rate=op.rate)
+    return maker.layer("Dropout", name, inputs[0], rate=op.rate)
+
+
 def _channel_shuffle(maker: LayerMaker, op: ops.ChannelShuffle, name: str, inputs: list[Symbol]) -> Symbol:
     """Reshaped as usual, a map would need a size that is known."""
     order = np.arange(inputs[0].size(-1)).reshape(op.groups, -1).T
@@ -298,6 +304,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Minimum: partial(_merge, "Minimum"),
     ops.Concat: partial(_merge, "Concatenate", axis=-1),
     ops.Identity: _layer("Identity"),
+    ops.Dropout: _dropout,
     ops.Flatten: _flatten,
     ops.AsMap: lambda maker, op, name, inputs: maker.layer("Reshape", name, inputs[0], target_shape=(1, 1, inputs[0].shape[-1])),
     ops.PadMap: lambda maker, op, name, inputs: maker.pad(inputs[0], op.pads, op.fill, name),

@@ -105,7 +105,7 @@ def _scaled(shape: Shape, factors: Sequence[int]) -> Shape:
 _SAME_LAYERS = frozenset(
     {
         *("Activation", "BatchNormalization", "ELU", "GroupNormalization", "Identity", "LayerNormalization", "LeakyReLU"),
-        *("PReLU", "RMSNormalization", "ReLU", "Rescaling", "Softmax"),
+        *("Dropout", "PReLU", "RMSNormalization", "ReLU", "Rescaling", "Softmax", "SpatialDropout2D"),
     }
 )
 _MERGES = frozenset({"Add", "Maximum", "Minimum", "Multiply"})

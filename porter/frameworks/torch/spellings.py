@@ -203,6 +203,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Minimum: _plain("minimum"),
     ops.Concat: _plain("concat"),
     ops.Identity: _plain("Identity"),
+    ops.Dropout: lambda op, shape: Layer("Dropout2d" if op.maps else "Dropout", {"p": op.rate}),
     ops.Flatten: _flatten,
     ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
     ops.PadMap: lambda op, shape: constant_pad(op.pads, op.fill),

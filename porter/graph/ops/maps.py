@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.base.errors import GraphError
-from porter.graph.ops.kinds import Amounts, Blocks, Count, Fill, Mode, Order, Whole
+from porter.graph.ops.kinds import Amounts, Blocks, Count, Fill, Flag, Mode, Order, Share, Whole
 from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, expect_channels, expect_map, expect_rank, shape_text
 from porter.padding import Pads
 
@@ -14,6 +14,19 @@ from porter.padding import Pads
 @dataclass(frozen=True)
 class Identity(KeepsSign, name="identity"):
     """Its input."""
+
+
+@dataclass(frozen=True)
+class Dropout(KeepsSign, name="dropout"):
+    """Its input. In training a share `rate` of its numbers, or with `maps` of its channels, becomes 0, and the others grow by
+    1 / (1 - rate).
+    """
+
+    rate: Share
+    maps: Flag = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return expect_map(inputs[0]) if self.maps else inputs[0]
 
 
 @dataclass(frozen=True)

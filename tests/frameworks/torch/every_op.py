@@ -28,6 +28,7 @@ from porter.graph import (
     Dense,
     DepthToSpace,
     Divide,
+    Dropout,
     Elu,
     ExtendMap,
     Flatten,
@@ -92,7 +93,7 @@ OF_VALUES: tuple[Op, ...] = (
     ),
     *(HardSigmoid(), HardSigmoid(0.2), HardSigmoid(0.2, 0.4), Gelu(), Gelu(approximate=True)),
     *PLAIN,
-    *(Identity(), PadChannels(1, 2), PadChannels(0, 3)),
+    *(Identity(), Dropout(0.3), PadChannels(1, 2), PadChannels(0, 3)),
     *(SliceChannels(2, 7), SliceChannels(1, 8, 3), SliceChannels(7, 1, -2), SliceChannels(7, -1, -1)),
 )
 """Of maps and of features."""
@@ -122,7 +123,7 @@ OF_MAPS: tuple[Op, ...] = (
     *(Reduce(function, axis) for function in ("mean", "max", "norm") for axis in ("channels", "rows", "columns")),
     GroupNorm(8, 1e-3, scale=False, center=False),
     *(LocalResponseNorm(5, 2e-5, 0.75, 1.0), LocalResponseNorm(4, 0.3, 0.5, 2.0), LocalResponseNorm(2, 1.0, 1.0, 0.1)),
-    *(PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), Crop((1, 0, 2, 1))),
+    *(Dropout(0.5, True), PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), Crop((1, 0, 2, 1))),
     *(ExtendMap((1, 2, 0, 3), mode) for mode in ("edge", "reflect", "symmetric", "wrap")),
     *(
         ChannelShuffle(2),
