@@ -180,7 +180,8 @@ def is_published(source: WeightsFile, files: Digests) -> bool:
     """Whether weights are what a zoo publishes: by its digests, or where it publishes none of them, by what `fetch` once got.
 
     Args:
-        files: those that the weights consist of: their sha256 and, if `source` pins one, their md5.
+        files: those that the weights consist of: their sha256 and, if it was computed, their md5; without one that `source` pins,
+            they are taken for other weights.
     """
     found = sorted(digest["sha256"] for digest in files.values())
     if source.member is not None or not source.published:  # an archive's digest is not its member's
@@ -190,7 +191,7 @@ def is_published(source: WeightsFile, files: Digests) -> bool:
     if len(files) != 1:
         return False
     known = next(iter(files.values()))
-    return all(known[key.removesuffix("_prefix")].startswith(expected) for key, expected in source.published.items())
+    return all(known.get(key.removesuffix("_prefix"), "").startswith(expected) for key, expected in source.published.items())
 
 
 def _obtain(source: WeightsFile, path: Path, record: dict[str, Any]) -> None:
