@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from porter.base.dtypes import DTYPES, Dtype
 from porter.base.errors import CheckFailed, GraphError, MissingFramework, PaddingError, UsageError
@@ -16,7 +16,8 @@ from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import TRAINED, Destination, get_destination
-from porter.graph import BatchNorm
+from porter.graph import BatchNorm, Graph, shapes
+from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
 from porter.graph.plan import make_plan
 from porter.graph.record import to_record
@@ -259,7 +260,14 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         parity=None,
         check=NOT_MADE,
         versions=_versions(framework),
+        output_layouts=_output_layouts(plan.graph, opened.sizes.built, framework),
     )
+
+
+def _output_layouts(graph: Graph, size: Size, framework: Destination) -> tuple[Literal["NC", "NCHW", "NHWC", "file"], ...]:
+    known = shapes(graph, size)
+    ends = [known[path] for path in graph.outputs]
+    return tuple(framework.INPUT_LAYOUT if is_map(shape) else "NC" if len(shape) == 1 else "file" for shape in ends)
 
 
 def _versions(framework: Destination) -> dict[str, str]:

@@ -297,7 +297,8 @@ def _norm_of_axes(
     if joined is None or any(each is None or each.shape != sizes[len(lead) :] for each in stored.values()):
         return None
     held = {role: Stored(each.name, "O" * count) for role, each in stored.items() if each is not None}
-    return walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held)).reshaped(sizes)
+    normed = walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held)).reshaped(sizes)
+    return normed and walk.views.as_held(f"{node.name}:map", normed, view)
 
 
 def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float) -> Read:

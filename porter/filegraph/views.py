@@ -141,6 +141,11 @@ class Views:
                 self._open[value.node, axis] = self._open[view.value.node, axis]
         return View(value, joined([*view.axes[:-1], [self._channels(value)]]) if self.has_channels(view, -1) else view.axes)
 
+    def as_held(self, name: str, view: View, before: View) -> View:
+        """A value of the same axes as one `before`: as a map, if that held one in the file's own layout."""
+        plain = before.value.is_map and self.names(before) == self.layout()
+        return self.of(self.settled(name, view)) if plain else view
+
     def settled(self, name: str, view: View, tap: str | None = None) -> Value:
         """The value in the file's own layout, by the op that the moves are together: a tensor of four axes is a map, one of two is
         features, and another one is an array; a foreign one where porter has none.

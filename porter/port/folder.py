@@ -48,8 +48,8 @@ ORDER = (
     *("format", "architecture", "variant", "zoo", "framework", "graph", "input", "source", "origin", "twins", "model", "pads"),
     *("padding", "options", "chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped"),
     *("ended_at", "dtype", "preprocess", "protocol_by", "labels", "class_names", "classes", "source_classes", "background"),
-    *("output", "activation", "left_out", "licence", "folded", "absorbed", "evaluated", "stock_class", "stock_arguments"),
-    *("reference", "parity", "check", "versions", "evaluation", "evaluations", "study"),
+    *("output", "output_layouts", "activation", "left_out", "licence", "folded", "absorbed", "evaluated"),
+    *("stock_class", "stock_arguments", "reference", "parity", "check", "versions", "evaluation", "evaluations", "study"),
 )
 """The keys of port.json in their order."""
 
@@ -197,6 +197,8 @@ class Record(Facts):
             (porter.evaluation.results.Evaluation.summary); None if none was.
         evaluations: a line for each accuracy measured, the last MOST_LINES (porter.evaluation.results.Evaluation.line).
         study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
+        output_layouts: of each output: features, a map in the destination's layout, or `file` for an array, which has the axes of
+            the file in every destination; none in ports of older porters.
     """
 
     format: Literal[1]
@@ -228,6 +230,7 @@ class Record(Facts):
     evaluation: dict[str, Any] | None = None
     evaluations: tuple[dict[str, Any], ...] = ()
     study: dict[str, Any] | None = None
+    output_layouts: tuple[Literal["NC", "NCHW", "NHWC", "file"], ...] = ()
 
     @property
     def name(self) -> str:

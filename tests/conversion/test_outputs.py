@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import porter
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_line
 from tests.conftest import Cli, refused
@@ -263,3 +264,18 @@ def test_a_quantised_model_is_told_to_be_taken_from_before_that(tmp_path: Path, 
         model("q, s, z = DynamicQuantizeLinear (x) y = DequantizeLinear (q, s, z)", image=("N", 6, SIZE, SIZE)), tmp_path
     )
     refused(cli("convert", made, "--to", "torch"), "DynamicQuantizeLinear", "name the file that it was quantised from")
+
+
+def test_what_a_dict_of_keras_gives_keeps_its_order_its_names_and_the_layout_of_maps(tmp_path: Path) -> None:
+    import keras
+
+    image = keras.Input((6, 7, 3))
+    low = keras.layers.Conv2D(4, 3)(image)
+    whole = {"whole": keras.layers.LayerNormalization(axis=[1, 2, 3])(low), "low": low}
+    rest = {"cells": keras.layers.Reshape((20, 4))(low), "few": keras.layers.GlobalAveragePooling2D()(low)}
+    keras.Model(image, whole | rest).save(tmp_path / "net.keras")
+    for framework, of_maps in (("torch", "NCHW"), ("tf", "NHWC")):
+        port = porter.convert(tmp_path / "net.keras", destination=framework, out=tmp_path / framework).port
+        record = read_port(port.folder).record
+        assert record.proved and record.output_names == ("whole", "low", "cells", "few")
+        assert record.output_layouts == (of_maps, of_maps, "file", "NC")

@@ -99,6 +99,7 @@ KERAS_CASES: Mapping[str, Make] = {
     ),
     "norms of tokens": lambda layers, ops, x: layers.PReLU(shared_axes=[1])(layers.BatchNormalization()(_tokens(layers, x))),
     "norm of all cells": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2])(_tokens(layers, x)),
+    "norm of a whole map": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2, 3])(x),
     "softmax over cells": lambda layers, ops, x: layers.Softmax(axis=1)(_tokens(layers, x)),
     "softmax over rows and columns": lambda layers, ops, x: layers.Softmax(axis=[1, 2])(x),
     "activations": _row("elu", "selu", "softplus", "tanh", "sigmoid", "relu6", "softsign"),
@@ -303,7 +304,7 @@ KERAS_3_CASES: Mapping[str, Make] = {
 """Cases that only Keras 3 has."""
 RESIZING = ("other cells", "the nearest cells")
 """Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm then trains."""
-BY_COMPARISON = ("elu", "thresholds", "norm of all cells", "repeats")
+BY_COMPARISON = ("elu", "thresholds", "norm of all cells", "norm of a whole map", "repeats")
 """Cases that TensorFlow's graphs say by ops that porter lacks, such as comparisons of numbers."""
 
 

@@ -186,7 +186,9 @@ def read_norm(layer: Layer, op: LayerNorm | RmsNorm, axes: list[int], tensors: M
     if taken is None:
         raise NoOp(f"{layer.op} of axes that porter does not follow")
     wide = {role: replace(stored, axes="O" * count) for role, stored in tensors.items()}
-    return layer.walk.views.like(taken, layer.build.add(layer.name, op, taken.value, tensors=wide)).reshaped(sizes)
+    views = layer.walk.views
+    normed = views.like(taken, layer.build.add(layer.name, op, taken.value, tensors=wide)).reshaped(sizes)
+    return normed and views.as_held(f"{layer.name}:map", normed, view)
 
 
 def read_pool(function: Function, layer: Layer) -> Read:

@@ -67,6 +67,7 @@ class Flow:
         shape: of its input, batch first, as the config states it; empty where the config states none.
         keras: the major version of the Keras that wrote it.
         backend: what that Keras ran on, `tensorflow` or `theano`; empty where nothing says so.
+        names: of the outputs, where the model gives a dict.
     """
 
     calls: tuple[Call, ...]
@@ -74,6 +75,7 @@ class Flow:
     shape: tuple[int | None, ...]
     keras: int
     backend: str = ""
+    names: tuple[str, ...] = ()
 
 
 def results_in(found: Any) -> list[Result]:
@@ -98,8 +100,17 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         if not _is_model(model):
             return None
         calls: list[Call] = []
-        outputs = _flatten(calls, model, (), [SOURCE], None)
-        return Flow(tuple(calls), tuple(outputs), _shape_of(model), _version(model, calls), str(model.get(_BACKEND, "")))
+        outputs, names = _in_order(model, _flatten(calls, model, (), [SOURCE], None))
+        return Flow(tuple(calls), tuple(outputs), _shape_of(model), _version(model, calls), str(model.get(_BACKEND, "")), names)
+
+
+def _in_order(model: Mapping[str, Any], outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
+    """A model's outputs in the order in which it gives them, and their names where it gives a dict, whose keys Keras sorts."""
+    stated = model["config"].get("output_layers") if isinstance(model["config"], dict) else None
+    if not isinstance(stated, dict) or len(stated) != len(outputs):
+        return outputs, ()
+    found = dict(zip(sorted(stated), outputs, strict=True))
+    return [found[name] for name in stated], tuple(stated)
 
 
 def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:

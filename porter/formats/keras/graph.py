@@ -78,7 +78,9 @@ def read_graph(
     ends = _chosen(calls, outputs) if outputs else [_end(calls, result) for result in flow.outputs]
     graph, anywhere = (_graph(flow, calls, ends, size, tensors, where) for size in ((rows, columns), (None, None)))
     # A graph that is right only at this size, as with a Flatten of a map, differs where the size is unknown.
-    return replace(graph, resizable=graph.nodes == anywhere.nodes, definition=definition, language="keras")
+    names = flow.names if not outputs and len(flow.names) == len(graph.outputs) else ()
+    resizable = graph.nodes == anywhere.nodes
+    return replace(graph, resizable=resizable, output_names=names, definition=definition, language="keras")
 
 
 def _no_image(flow: Flow) -> str:

@@ -618,6 +618,8 @@ def test_inputs_and_outputs() -> None:
     assert said(graph) == {"more": Foreign("a further InputLayer"), "sum": Add()}  # and nothing that leads to no output
     model["config"]["output_layers"] = {"a": ["side", 0, 0], "b": ["sum", 0, 0]}
     assert read(model).outputs == ("side", "sum")
+    model["config"]["output_layers"] = {"b": ["sum", 0, 0], "a": ["side", 0, 0]}
+    assert (read(model).outputs, read(model).output_names) == (("sum", "side"), ("b", "a"))
     with pytest.raises(FileError, match="layer 'in' is never called"):
         read(functional(source(), layer("ReLU", "side", "in"), start="none"))
     itself = read(functional(source(), layer("Dropout", "drop", "in")))
