@@ -9,8 +9,8 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import WeightsFile
-from porter.fitting.by_names import locate
 from porter.fitting.fit import shape_text
+from porter.fitting.locating import locate
 from porter.fitting.naming import name_layers
 from porter.recipe import Member, expand
 from porter.zoos.implementation import get_implementation

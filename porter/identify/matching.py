@@ -12,9 +12,9 @@ from typing import Any
 from porter.base.errors import MappingError, RecipeError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.alignment import Alignment, align
-from porter.fitting.by_names import Located, locate
 from porter.fitting.heads import head_rows
 from porter.fitting.limits import UNKNOWN, limits
+from porter.fitting.locating import Located, locate
 from porter.fitting.naming import name_layers
 from porter.formats.torch_export import SAVE
 from porter.frameworks.dialects import Dialect, get_dialect
