@@ -16,10 +16,11 @@ import porter
 from porter.base.errors import RecipeError, UsageError
 from porter.cli import printing
 from porter.files import digest
+from porter.fitting.candidate import Candidate
 from porter.port import read_port
 from porter.recipe import find_recipe, load_recipe
 from porter.source.of_port import source_of
-from porter.source.opening import open_checkpoint
+from porter.source.opening import open_candidate
 from porter.verification.check import Check
 from porter.verification.fallback import references_of
 from porter.verification.sizes import Sizes
@@ -130,7 +131,7 @@ def test_layers_that_scale_in_the_zoos_own_model_are_not_left_out() -> None:
     variant, recipe = "mobilenet_v3_small_0.5", find_recipe("mobilenet_v3_small_0.5")
     scaling = ("rescaling_3", "normalization", "rescaling_4", "expanded_conv_squeeze_excite_mul")
     checkpoint = replace(source_checkpoint(variant, "keras"), dialect="tf", scaling=scaling)
-    opened = open_checkpoint(recipe.member(variant, "keras"), checkpoint)
+    opened = open_candidate(Candidate.of(recipe.member(variant, "keras"), checkpoint))
     said, preprocessing = opened.facts.assumed
     assert "model takes: 'rescaling_3', 'normalization' in the file is left out" in said
     assert preprocessing.startswith("include_preprocessing is true: ") and "rescaling" in opened.graph.by_path

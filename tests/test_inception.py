@@ -13,6 +13,7 @@ import porter
 from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
+from porter.fitting.candidate import Candidate
 from porter.recipe import find_recipe
 from porter.zoos.torchvision import import_models
 from tests.conftest import WeightsMaker
@@ -42,7 +43,7 @@ def with_auxiliary(zoo: str) -> Checkpoint:
 
 @pytest.mark.parametrize(("zoo", "count"), [("slim", 10), ("torchvision", 14), ("timm", 14)])
 def test_the_auxiliary_head_is_left_out_by_a_stated_rule(zoo: str, count: int) -> None:
-    fit = fit_by_names(RECIPE.member("inception_v3", zoo), with_auxiliary(zoo))
+    fit = fit_by_names(Candidate.of(RECIPE.member("inception_v3", zoo), with_auxiliary(zoo)))
     assert fit.ignored == dict.fromkeys(auxiliary(zoo), "auxiliary classifier, used in training only")
     assert len(fit.ignored) == count and not fit.warnings
 
@@ -51,7 +52,7 @@ def test_another_tensor_beside_is_refused() -> None:
     checkpoint = with_auxiliary("torchvision")
     checkpoint = replace(checkpoint, tensors={**checkpoint.tensors, "Mixed_8a.conv.weight": np.ones((4, 4, 3, 3), np.float32)})
     with pytest.raises(MappingError, match=r"unexpected.*Mixed_8a"):
-        fit_by_names(RECIPE.member("inception_v3", "torchvision"), checkpoint)
+        fit_by_names(Candidate.of(RECIPE.member("inception_v3", "torchvision"), checkpoint))
 
 
 def test_inspect_tells_the_zoos_apart(weights_file: WeightsMaker) -> None:

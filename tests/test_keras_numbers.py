@@ -16,6 +16,7 @@ import pytest
 import porter
 from porter.base.errors import MappingError
 from porter.fitting.by_names import fit_by_names
+from porter.fitting.candidate import Candidate
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
@@ -128,7 +129,7 @@ def test_keras_2_counted_from_one_and_other_layers_may_be_beside(tmp_path: Path)
     checkpoint = source_checkpoint("inception_v3", "keras")
     tensors = {up(name): array for name, array in checkpoint.tensors.items()}
     assert {"conv2d_1/kernel", "conv2d_94/kernel"} <= tensors.keys() and "conv2d/kernel" not in tensors
-    fit = fit_by_names(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors))
+    fit = fit_by_names(Candidate.of(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors)))
     assert fit.found["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.found["mixed7c/branch_pool/bn", "mean"] == (
         "batch_normalization_94/moving_mean"
     )
@@ -149,7 +150,7 @@ def test_a_file_with_a_layer_too_few_or_too_many_is_refused() -> None:
     more = {**numbered, "conv2d_95/kernel": numbered["conv2d_94/kernel"]}
     for tensors in (fewer, more):
         with pytest.raises(MappingError, match=r"missing|unexpected"):
-            fit_by_names(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors))
+            fit_by_names(Candidate.of(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors)))
 
 
 def test_the_file_of_a_backbone_without_a_head(second: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import porter
 from porter.base.dtypes import Array
 from porter.fitting.by_names import fit_by_names
+from porter.fitting.candidate import Candidate
 from porter.fitting.fit import read_tensors
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.dialects import get_dialect
@@ -63,7 +64,7 @@ def averages_ignored(weights: Path, _: Tensors) -> Tensors:
     recipe, checkpoint = find_recipe(SLIM.variant), read_checkpoint(weights)
     raw = {name: array for name, array in checkpoint.tensors.items() if not name.endswith("ExponentialMovingAverage")}
     checkpoint = replace(checkpoint, tensors=raw)
-    fit = fit_by_names(recipe.member(SLIM.variant, "slim"), checkpoint)
+    fit = fit_by_names(Candidate.of(recipe.member(SLIM.variant, "slim"), checkpoint))
     return read_tensors(fit, checkpoint, get_dialect("tf"))
 
 

@@ -21,6 +21,7 @@ from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
 from porter.files import write_whole
 from porter.fitting.alignment import without_cells
+from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import engine_name
@@ -33,7 +34,7 @@ from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe
 from porter.recipe.schema import Word
-from porter.source.opening import open_checkpoint
+from porter.source.opening import open_candidate
 from porter.source.origin import as_stated
 from porter.source.own_graph import classes_of, translation
 from porter.zoos.tables import DEFAULT_ZOOS
@@ -200,7 +201,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
     with TemporaryDirectory() as folder:
         try:
             member = _tried(draft, Path(folder) / path.name, variant, zoo)
-            tensors = open_checkpoint(member, checkpoint).lists
+            tensors = open_candidate(Candidate.of(member, checkpoint)).lists
         except (RecipeError, GraphError, MappingError) as error:  # what is not known has to be decided first
             problem = error.message.replace(folder, str(path.parent))
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from porter.base.errors import CheckFailed, MappingError, MissingFramework, PorterError
 from porter.conversion.convert import write_trial
 from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.candidate import Candidate
 from porter.fitting.fit import LISTED, some
 from porter.fitting.naming import tensor_names
 from porter.formats.reading import read_weights
@@ -19,7 +20,7 @@ from porter.identify.matching import rank_variants
 from porter.recipe import Member, Recipe, expand, layer_names
 from porter.recipe.expansion import expand_steps
 from porter.source.opened import Opened
-from porter.source.opening import open_checkpoint
+from porter.source.opening import open_candidate
 from porter.source.origin import as_stated
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
     if not matches:
         return Trial(error=_unlike(recipe, checkpoint))
     try:
-        opened = open_checkpoint(as_stated(matches[0].member, checkpoint), checkpoint)
+        opened = open_candidate(Candidate.of(as_stated(matches[0].member, checkpoint), checkpoint))
     except MappingError as error:
         return Trial(error=error)
     from porter.verification.check import Check

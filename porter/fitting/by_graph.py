@@ -13,7 +13,8 @@ import numpy as np
 from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
-from porter.fitting.alignment import Alignment, align, describe
+from porter.fitting.alignment import Alignment, describe
+from porter.fitting.candidate import Candidate
 from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
 from porter.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, some
 from porter.fitting.grafting import Grafted, graft
@@ -23,12 +24,12 @@ from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, channels_of, ops, shapes, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.padding import Size
-from porter.recipe import LayerName, Member, expand, layer_names, tap_names
+from porter.recipe import LayerName, Member, layer_names, tap_names
 
 AFTER = "the file's graph does not use it for the logits"
 
 
-def fit_by_graph(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Fit:
+def fit_by_graph(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     """Fits a variant to a file that carries its graph. The file's own output is the head, unless `wishes.map` chooses another layer
     of the file: LAYER=head/logits.
 
@@ -36,10 +37,8 @@ def fit_by_graph(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) 
         MappingError: the graphs differ, or the file's graph has several outputs or a layer that porter has no op for; `maps` lists
             the layers that can be the head.
     """
-    assert checkpoint.graph is not None
-    draft = expand(member)
-    mapped = parse_map(wishes.map, draft)
-    aligned = align(draft, checkpoint.graph, member.native_size())
+    member, checkpoint, draft = candidate.member, candidate.checkpoint, candidate.graph
+    mapped, aligned = parse_map(wishes.map, draft), candidate.alignment
     kernels = head_kernels(member, draft)
 
     def fitted(chosen: str | None) -> Fit:

@@ -6,111 +6,162 @@ The mapping is complete both ways: every tensor is used or ignored by a rule, an
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.adapted import with_adapted
 from porter.fitting.averages import prefer_averages
-from porter.fitting.dense_heads import parse_head, with_dense_head
+from porter.fitting.candidate import Candidate
+from porter.fitting.dense_heads import DenseHead, parse_head, with_dense_head
 from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_head
 from porter.fitting.grafting import POOL
-from porter.fitting.heads import AFTER_HEAD, dense_op, find_head, flattened, reads_features, stand_in_head
+from porter.fitting.heads import AFTER_HEAD, Head, dense_op, find_head, flattened, reads_features, stand_in_head
 from porter.fitting.locating import Located, locate
-from porter.fitting.naming import name_layers, parse_map, tensor_names
+from porter.fitting.naming import Naming, name_layers, parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, channels_of, head_of, is_depthwise
-from porter.recipe import LayerName, Member, Zoo, expand, options_of, tap_names
+from porter.recipe import LayerName, Zoo, expand, options_of, tap_names
 from porter.recipe.fixed import holds
 
 SCALES = "of a layer that scales the input; the file does not say what it computes"
 
 
-def fit_by_names(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Fit:
+def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     """Fits a variant to a file of weights by the zoo's names.
 
     Raises:
         MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be found.
     """
-    dialect, draft = get_dialect(member.zoo.framework), expand(member)
-    mapped, last = parse_map(wishes.map, draft), head_of(draft).path
+    checkpoint, current, last = candidate.checkpoint, candidate.member.zoo, head_of(candidate.graph).path
+    mapped = parse_map(wishes.map, candidate.graph)
     chosen = parse_head(mapped[last]) if last in mapped else None
     if chosen is not None:
         mapped[last] = chosen.layers[-1]
-    naming = name_layers(member, draft, checkpoint, mapped)
+    naming = name_layers(candidate.member, candidate.graph, checkpoint, mapped) if mapped else candidate.naming
     naming.expect_one(str(checkpoint.path))
-    layers = dict(naming.layers)
-    current, member = member.zoo, member.at(naming.generation)
-    recipe, _, zoo = member
-    if zoo is not current:
-        draft = expand(member)
-    located = locate(draft, layers, zoo, checkpoint)
-    # Beside the network, if the file's names begin with a prefix: tensors of a loss, of metrics, of a second network.
-    outside = tuple(name for name in located.unexpected if naming.prefix and not name.startswith(naming.prefix))
-    head = find_head(draft, dialect, layers, checkpoint, located.unexpected, chosen)
-    transforms = {path: layer.transforms for path, layer in layers.items()}
-    background = head.own and "drop_background" in transforms[last]
-    row: dict[str, str] = {}
-    if head.layer is None:
-        graph = without_head(draft)
-    elif chosen is not None and (chosen.between or reads_features(draft, dialect, checkpoint, chosen.layers[-1])):
-        ops = {name: dense_op(draft, dialect, checkpoint, name) for name in chosen.layers}
-        graph, row = with_dense_head(without_head(draft), chosen, ops, last)
-        layers |= {path: LayerName(name) for path, name in row.items()}
-        transforms[last] = ()
-    else:
-        layers[last] = head.layer
-        classes = head.rows - (background and not wishes.background)
-        graph = draft if classes == channels_of(draft)[last] else expand(member, {"classes": classes})
-        if wishes.background or not background:
-            kept = tuple(name for name in head.layer.transforms if name != "drop_background")
-            transforms[last] = kept
-    named = {node.path: layers[node.path] for node in graph.nodes if node.path in layers}
-    located = locate(graph, named, zoo, checkpoint)
-    ignored = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}
-    warnings = (*head.warnings(), *_generation_warnings(current, zoo, naming.generation))
-    if outside and head.within(naming.prefix):
-        ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
-        warnings += (f"left out, because they are outside '{naming.prefix}': {some(list(outside))}",)
-    ignored |= {name: SCALES for name in located.unexpected if name.rpartition(dialect.SEPARATOR)[0] in checkpoint.scaling}
-    unexpected = [name for name in located.unexpected if name not in ignored]
-    places = {path: recipe.source.where(layer.location) for path, layer in layers.items() if layer.location}
-    if located.missing or unexpected:
-        flat = flattened(draft, dialect, checkpoint, unexpected)
-        problem = _two_lists(located, unexpected, places) + (f"; '{flat}' reads a map, flattened" if flat else "")
-        next = POOL if flat else "porter inspect FILE ranks what it could be"
-        raise MappingError(problem, where=str(checkpoint.path), next=next)
+    candidate = candidate.at(naming.generation)
+    member, draft = candidate.member, candidate.graph
+    dialect, zoo = get_dialect(member.zoo.framework), member.zoo
+    plain = candidate.located if not mapped and zoo is current else locate(draft, naming.layers, zoo, checkpoint)
+    head = find_head(draft, dialect, naming.layers, checkpoint, plain.unexpected, chosen)
+    headed = _with_head(candidate, naming, head, chosen, wishes.background)
+    located = plain if headed.as_drafted(draft, naming) else locate(headed.graph, headed.named, zoo, checkpoint)
+    ignored, left_out = _ignored(located, plain, naming, head, dialect, checkpoint)
+    places = {path: member.recipe.source.where(layer.location) for path, layer in headed.layers.items() if layer.location}
+    _expect_cover(located, [name for name in located.unexpected if name not in ignored], places, candidate)
     _assert_ignored_values(zoo, checkpoint, ignored)
     found, unused, averaged = prefer_averages(located.found, checkpoint.tensors, dialect.AVERAGE_SUFFIX)
-    shown = tap_names(member, draft)
-    stand_in, joined = None, (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
+    shown, row = tap_names(member, draft), headed.row
+    stand_in = None
     if head.layer is None or row:
-        tensors = stand_in_head(draft, dialect, naming.reference_layers[last], _spelling(draft, dialect, layers, located))
+        tensors = stand_in_head(draft, dialect, naming.reference_layers[last], _spelling(draft, dialect, headed.layers, located))
         stand_in = StandIn(tensors, shown[draft.output], without_head(draft).output)
+    joined = (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     return Fit(
-        graph=with_adapted(graph, named, checkpoint),
+        graph=with_adapted(headed.graph, headed.named, checkpoint),
         found=found,
-        transforms=transforms,
+        transforms=headed.transforms,
         options=options_of(member),
         ignored=ignored | unused,
         source_classes=head.rows,
         own_head=head.own,
         head=head.layer.name if head.layer else None,
-        background=background and wishes.background,
+        background=headed.background and wishes.background,
         activation=_activation(zoo, head.rows),
-        reference_taps={path: name for path, name in shown.items() if path in graph.by_path and path not in row},
+        reference_taps={path: name for path, name in shown.items() if path in headed.graph.by_path and path not in row},
         stand_in=stand_in,
         reference_names={
             name: naming.reference_layers[path].name
-            + name.removeprefix(layers[path].name).removesuffix(dialect.AVERAGE_SUFFIX or "")
+            + name.removeprefix(headed.layers[path].name).removesuffix(dialect.AVERAGE_SUFFIX or "")
             for (path, _), name in found.items()
             if zoo is current and path not in row
         },
         places=places,
-        warnings=warnings,
+        warnings=(*head.warnings(), *_generation_warnings(current, zoo, naming.generation), *left_out),
         notes=(*naming.notes(), *averaged, *joined),
     )
+
+
+@dataclass(frozen=True)
+class _Headed:
+    """A variant with the file's head.
+
+    Attributes:
+        layers: the file's names, by path; also of nodes that the graph lacks.
+        transforms: of arrays, by path.
+        row: of dense layers that `--map` joins, the file's names by path.
+        background: the head is the zoo's own, whose first row is ImageNet's background class.
+    """
+
+    graph: Graph
+    layers: Mapping[str, LayerName]
+    transforms: Mapping[str, tuple[str, ...]]
+    row: Mapping[str, str]
+    background: bool
+
+    @property
+    def named(self) -> Mapping[str, LayerName]:
+        return {node.path: self.layers[node.path] for node in self.graph.nodes if node.path in self.layers}
+
+    def as_drafted(self, draft: Graph, naming: Naming) -> bool:
+        """Whether it is the variant as the zoo has it, under the same names."""
+        return self.graph is draft and self.layers == naming.layers
+
+
+def _with_head(candidate: Candidate, naming: Naming, head: Head, chosen: DenseHead | None, keep_background: bool) -> _Headed:
+    draft, checkpoint, member = candidate.graph, candidate.checkpoint, candidate.member
+    dialect, last = get_dialect(member.zoo.framework), head_of(draft).path
+    layers, transforms = dict(naming.layers), {path: layer.transforms for path, layer in naming.layers.items()}
+    background = head.own and "drop_background" in transforms[last]
+    if head.layer is None:
+        return _Headed(without_head(draft), layers, transforms, {}, background)
+    if chosen is not None and (chosen.between or reads_features(draft, dialect, checkpoint, chosen.layers[-1])):
+        ops = {name: dense_op(draft, dialect, checkpoint, name) for name in chosen.layers}
+        graph, row = with_dense_head(without_head(draft), chosen, ops, last)
+        layers |= {path: LayerName(name) for path, name in row.items()}
+        return _Headed(graph, layers, {**transforms, last: ()}, row, background)
+    layers[last] = head.layer
+    classes = head.rows - (background and not keep_background)
+    graph = draft if classes == channels_of(draft)[last] else expand(member, {"classes": classes})
+    if keep_background or not background:
+        transforms[last] = tuple(name for name in head.layer.transforms if name != "drop_background")
+    return _Headed(graph, layers, transforms, {}, background)
+
+
+def _ignored(
+    located: Located, plain: Located, naming: Naming, head: Head, dialect: Dialect, checkpoint: Checkpoint
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The file's tensors that stay unused, each with the reason, and a warning about those beside the network.
+
+    Args:
+        plain: of the variant with the zoo's own head.
+    """
+    ignored, warnings = {**located.ignored, **dict.fromkeys(head.after, AFTER_HEAD)}, tuple[str, ...]()
+    # Beside the network, if the file's names begin with a prefix: tensors of a loss, of metrics, of a second network.
+    outside = [name for name in plain.unexpected if naming.prefix and not name.startswith(naming.prefix)]
+    if outside and head.within(naming.prefix):
+        ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
+        warnings = (f"left out, because they are outside '{naming.prefix}': {some(outside)}",)
+    scales = {name for name in located.unexpected if name.rpartition(dialect.SEPARATOR)[0] in checkpoint.scaling}
+    return ignored | dict.fromkeys(scales, SCALES), warnings
+
+
+def _expect_cover(located: Located, unexpected: list[str], places: Mapping[str, str], candidate: Candidate) -> None:
+    """Refuses a file that lacks tensors, or has some that nothing uses.
+
+    Raises:
+        MappingError: with both lists.
+    """
+    if not located.missing and not unexpected:
+        return
+    checkpoint = candidate.checkpoint
+    flat = flattened(candidate.graph, get_dialect(candidate.member.zoo.framework), checkpoint, unexpected)
+    problem = _two_lists(located, unexpected, places) + (f"; '{flat}' reads a map, flattened" if flat else "")
+    next = POOL if flat else "porter inspect FILE ranks what it could be"
+    raise MappingError(problem, where=str(checkpoint.path), next=next)
 
 
 def _spelling(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], located: Located) -> int:

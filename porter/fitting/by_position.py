@@ -9,10 +9,8 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError, MissingFramework
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import WeightsFile
+from porter.fitting.candidate import Candidate
 from porter.fitting.fit import shape_text
-from porter.fitting.locating import locate
-from porter.fitting.naming import name_layers
-from porter.recipe import Member, expand
 from porter.zoos.implementation import get_implementation
 
 _ROLES: Mapping[str, str] = {
@@ -22,9 +20,9 @@ _ROLES: Mapping[str, str] = {
 """The role of a norm's tensor by the last word of its name, in TensorFlow and in PyTorch. Their shapes are equal."""
 
 
-def name_by_position(member: Member, checkpoint: Checkpoint) -> tuple[Checkpoint, tuple[str, ...]]:
-    """The checkpoint under the names of the zoo's own variables, with a warning, if it has none of these names and keeps the order
-    in which the zoo's code makes them; otherwise the checkpoint itself.
+def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
+    """The file under the names of the zoo's own variables, with a warning, if it has none of these names and keeps the order
+    in which the zoo's code makes them; otherwise the candidate itself.
 
     TensorNets loads by position. It reads names only to exchange a beta and the gamma after it (tensornets/utils.py,
     `parse_weights` and `pretrained_initializer`). Here every shape must agree too, and the roles in the names of norms.
@@ -33,16 +31,16 @@ def name_by_position(member: Member, checkpoint: Checkpoint) -> tuple[Checkpoint
         MappingError: the file has more or fewer tensors than the zoo's code makes, or one of another shape or role.
         MissingFramework: the file's names are not the zoo's, and the zoo's code, which has the order, is not installed.
     """
+    member, checkpoint = candidate.member, candidate.checkpoint
     zoo, tensors = member.zoo, checkpoint.tensors
     if checkpoint.graph is not None or zoo.reference is None or not _keeps_order(member.file, checkpoint):
-        return checkpoint, ()
-    draft = expand(member)
-    if locate(draft, name_layers(member, draft, checkpoint).layers, zoo, checkpoint).found:
-        return checkpoint, ()
+        return candidate, ()
+    if candidate.located.found:
+        return candidate, ()
     # It is asked for last: its module takes longer to import than most files to read.
     own_variables = get_implementation(zoo.reference).variables
     if own_variables is None:
-        return checkpoint, ()
+        return candidate, ()
     arrays = _gamma_first(tensors)
     try:
         wanted = own_variables(member.variant, tensors[list(tensors)[-1]].size)
@@ -64,7 +62,7 @@ def name_by_position(member: Member, checkpoint: Checkpoint) -> tuple[Checkpoint
                 next=f"save it with {zoo.reference}'s own code, which writes the names",
             )
     note = f"the names are not those of zoo '{zoo.name}': all {len(named)} tensors are taken by position, as its loader does"
-    return replace(checkpoint, tensors=named, notes=(*checkpoint.notes, note)), (note,)
+    return candidate.renamed(replace(checkpoint, tensors=named, notes=(*checkpoint.notes, note))), (note,)
 
 
 def _keeps_order(published: WeightsFile | None, checkpoint: Checkpoint) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from porter.base.errors import MappingError, PorterError, UsageError, command
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
@@ -19,7 +20,7 @@ from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
-from porter.source.opening import expect_as_made, open_checkpoint, open_port
+from porter.source.opening import expect_as_made, open_candidate, open_port
 from porter.source.origin import as_stated, expect_origin, origin_of, stated_member, undecided, with_origin
 from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
@@ -51,7 +52,7 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         known = origin_of(member, checkpoint, wishes.origin)
         expect_origin(member, known, checkpoint, member.recipe.path.parent)
         wishes = replace(wishes, options={**known.options, **wishes.options})
-        opened = _with_config(with_origin(_advised(member, checkpoint, wishes), known), path)
+        opened = _with_config(with_origin(_advised(Candidate.of(member, checkpoint), wishes), known), path)
         warnings += undecided(opened)
     return replace(opened, warnings=(*warnings, *_no_background(opened, path, wishes), *opened.warnings))
 
@@ -73,27 +74,27 @@ def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...
     return (f"--keep-background: no background row is known in the {opened.facts.source_classes} classes of {path.name}",)
 
 
-def _advised(member: Member, checkpoint: Checkpoint, wishes: Wishes) -> Opened:
+def _advised(candidate: Candidate, wishes: Wishes) -> Opened:
     """The file as the variant; if it is not, the error says what would help."""
     try:
-        return open_checkpoint(member, checkpoint, wishes)
+        return open_candidate(candidate, wishes)
     except MappingError as error:
         tried = MappingError(
             error.message,
             where=error.where,
             next=NO_MAP if error.maps else error.next,
-            maps=[setting for setting in error.maps if _works(member, checkpoint, wishes, setting)],
+            maps=[setting for setting in error.maps if _works(candidate, wishes, setting)],
         )
-        tried.next = _advice(tried, checkpoint, member)
+        tried.next = _advice(tried, candidate.checkpoint, candidate.member)
         raise tried from None
 
 
-def _works(member: Member, checkpoint: Checkpoint, wishes: Wishes, setting: str) -> bool:
+def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
     """Whether a setting of `--map` opens the file, in place of those for its node: what stands beside a head can make it fail."""
     node = setting.rpartition("=")[2]
     others = (given for given in wishes.map if given.rpartition("=")[2] != node)
     try:
-        open_checkpoint(member, checkpoint, replace(wishes, map=(*others, setting)))
+        open_candidate(candidate, replace(wishes, map=(*others, setting)))
     except PorterError:
         return False
     return True
@@ -213,13 +214,14 @@ def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Open
     """The file opened as a match; if it is stated to come from a twin of the match, opened as that.
 
     Raises:
-        UsageError: it is stated to be another network. Or as `open_checkpoint`.
+        UsageError: it is stated to be another network. Or as `open_candidate`.
     """
     known = origin_of(match.member, checkpoint)
     member = stated_member(match.member, known)
     expect_origin(member, known, checkpoint)
     wishes = replace(wishes, options={**known.options, **wishes.options})
-    return with_origin(open_checkpoint(member, checkpoint, wishes), known)
+    candidate = match.candidate if member is match.member else Candidate.of(member, checkpoint)
+    return with_origin(open_candidate(candidate, wishes), known)
 
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:

@@ -213,7 +213,7 @@ def _of_opened(
     checkpoint: Checkpoint, matches: tuple[Match, ...], match: Match, opened: Opened, recipes: Path | None
 ) -> Inspection:
     assert opened.member is not None
-    match = replace(match, member=opened.member)
+    match = replace(match, candidate=replace(match.candidate, member=opened.member))
     return Inspection(
         checkpoint,
         matches,

@@ -11,11 +11,11 @@ from typing import Any
 
 from porter.base.errors import MappingError, RecipeError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.alignment import Alignment, align
+from porter.fitting.alignment import Alignment
+from porter.fitting.candidate import Candidate
 from porter.fitting.heads import head_rows
 from porter.fitting.limits import UNKNOWN, limits
 from porter.fitting.locating import Located, locate
-from porter.fitting.naming import name_layers
 from porter.formats.torch_export import SAVE
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
@@ -68,6 +68,7 @@ class Match:
     """How well a file fits a variant of a zoo.
 
     Attributes:
+        candidate: the file as the variant, from which it is opened.
         score: the number of tensors that fit by name and shape, divided by the number of those that the variant needs and of the
             file's other tensors. For a file that carries its graph, the mean of the share of the nodes that the graph has, and of
             the tensors or the names of layers that fit, whichever is larger.
@@ -76,11 +77,15 @@ class Match:
         notes: how the file's names differ from the zoo's: a prefix, an older table of names.
     """
 
-    member: Member = field(repr=False, compare=False)
+    candidate: Candidate = field(repr=False, compare=False)
     score: float
     missing: tuple[str, ...] = field(repr=False)
     unexpected: tuple[str, ...] = field(repr=False)
     notes: tuple[str, ...] = ()
+
+    @property
+    def member(self) -> Member:
+        return self.candidate.member
 
     @property
     def is_a(self) -> tuple[str, str]:
@@ -90,7 +95,7 @@ class Match:
     def record(self) -> dict[str, Any]:
         """As `porter inspect --json` prints it."""
         variant, zoo = self.is_a
-        return {"variant": variant, "zoo": zoo, **{key: value for key, value in vars(self).items() if key != "member"}}
+        return {"variant": variant, "zoo": zoo, **{key: value for key, value in vars(self).items() if key != "candidate"}}
 
 
 @dataclass(frozen=True)
@@ -182,19 +187,20 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
     draft = expand(member) if file is None else expand_within(member, LARGER * len(file.nodes))
     if draft is None:
         return None
-    naming = name_layers(member, draft, checkpoint)
-    layers = naming.layers
-    rows = head_rows(draft, dialect, checkpoint, layers[head_of(draft).path].name)
-    graph = draft if rows in (None, channels_of(draft)[draft.output]) else expand(member, {"classes": rows})
-    located = locate(graph, layers, member.zoo, checkpoint)
-    # The ops of a file's graph count as much as its names.
-    aligned = None if file is None else align(draft, file, member.native_size())
-    misfits = _misfits(graph, dialect, layers, located, checkpoint)
+    candidate = Candidate(member, checkpoint, draft)
+    naming, graph = candidate.naming, draft
+    rows = head_rows(draft, dialect, checkpoint, naming.layers[head_of(draft).path].name)
+    if rows in (None, channels_of(draft)[draft.output]):
+        located = candidate.located
+    else:
+        graph = expand(member, {"classes": rows})
+        located = locate(graph, naming.layers, member.zoo, checkpoint)
+    misfits = _misfits(graph, dialect, naming.layers, located, checkpoint)
     missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
     score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
-    if aligned is not None:
-        score = (aligned.share + max(score, _named(aligned, layers))) / 2
-    return Match(member, score, missing, located.unexpected, naming.notes())
+    if file is not None:  # the ops of a file's graph count as much as its names
+        score = (candidate.alignment.share + max(score, _named(candidate.alignment, naming.layers))) / 2
+    return Match(candidate, score, missing, located.unexpected, naming.notes())
 
 
 def _named(aligned: Alignment, layers: Mapping[str, LayerName]) -> float:

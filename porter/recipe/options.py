@@ -54,6 +54,8 @@ def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Valu
 
 def with_options(member: Member, options: Mapping[str, Value]) -> Member:
     """The variant with `options` from `choose_options`; they override the zoo's own and those of its older generations."""
+    if not options:
+        return member
     own, zoo = options_of(member), member.zoo
     changed = replace(
         zoo,

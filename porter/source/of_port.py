@@ -8,6 +8,7 @@ from pathlib import Path
 
 from porter.base.errors import DownloadError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_weights
 from porter.port import RECORD, Port, Record, model_file, port_at
@@ -15,7 +16,7 @@ from porter.recipe import Member, choose_options, find_member
 from porter.source.beside import weights_in
 from porter.source.dropouts import has_dropouts, with_dropouts
 from porter.source.opened import Opened
-from porter.source.opening import open_checkpoint, open_port
+from porter.source.opening import open_candidate, open_port
 from porter.source.own_graph import open_graph
 from porter.source.trained import with_padding
 from porter.source.tuned import graph_file, open_tuned
@@ -77,7 +78,7 @@ def _opened_again(port: Port, weights: Path | None, recipes: Path | None) -> Ope
         return with_padding(open_port(beside, member), record.padding)
     checkpoint = read_weights(path, member is not None and needs_md5(member), record.ended_at, record.input.native_size)
     _expect_same(record, checkpoint.sha256, path)
-    opened = _graph_again(checkpoint, record, wishes) if member is None else open_checkpoint(member, checkpoint, wishes)
+    opened = _again(checkpoint, record, member, wishes)
     return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)
 
 
@@ -102,7 +103,7 @@ def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) ->
     else:
         checkpoint = read_weights(graph, outputs=record.ended_at, size=record.input.native_size, weights=weights)
         _expect_same(record, checkpoint.digests[weights]["sha256"], weights)
-        opened = _graph_again(checkpoint, record, wishes) if member is None else open_checkpoint(member, checkpoint, wishes)
+        opened = _again(checkpoint, record, member, wishes)
         found = checkpoint.digests[graph]["sha256"]
     if found != whose.sha256:
         message = f"the port's graph is that of another {whose.file}: its sha256 is {found[:12]}..., not {whose.sha256[:12]}..."
@@ -149,8 +150,10 @@ def _expect_same(record: Record, sha256: str, path: Path) -> None:
         )
 
 
-def _graph_again(checkpoint: Checkpoint, record: Record, wishes: Wishes) -> Opened:
-    """The source of a port that was made without a recipe."""
+def _again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:
+    """The source of a port, from its file."""
+    if member is not None:
+        return open_candidate(Candidate.of(member, checkpoint), wishes)
     if checkpoint.graph is None:
         raise UsageError("this file carries no graph, and the port was made from one", where=str(checkpoint.path))
     return open_graph(checkpoint, wishes, record.names)

@@ -12,6 +12,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
+from porter.fitting.candidate import Candidate
 from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.twins import same_function
 from porter.fitting.wishes import NONE, Wishes
@@ -61,13 +62,14 @@ def open_port(port: Port, member: Member | None = None) -> Opened:
     )
 
 
-def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Opened:
+def open_candidate(candidate: Candidate, wishes: Wishes = NONE) -> Opened:
     """A file that is read (porter.formats.reading.read_weights) as a variant of a zoo, or of the zoo that publishes this very file.
 
     Raises:
         UsageError: options of the recipe are wished that the file itself states.
         MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
     """
+    member, checkpoint = candidate.member, candidate.checkpoint
     publisher = publisher_of(member, checkpoint)
     if publisher is not None and not same_function(member, publisher):
         publisher = None  # the user insists on a twin of it
@@ -80,8 +82,9 @@ def open_checkpoint(member: Member, checkpoint: Checkpoint, wishes: Wishes = NON
     if checkpoint.graph is not None:
         expect_no_options(wishes, str(checkpoint.path), "the file carries its own graph")
     usual, member = member.native_size(), with_options(member, wishes.options)
-    checkpoint, placed = name_by_position(member, checkpoint)
-    fit = _fit(member, checkpoint, wishes)
+    candidate, placed = name_by_position(candidate if member is candidate.member else Candidate.of(member, checkpoint))
+    checkpoint = candidate.checkpoint
+    fit = _fit(candidate, wishes)
     recorded = publisher is not None or checkpoint.graph is not None
     opened = of_fit(fit, checkpoint, zoo.framework, member.native_size(), get_dialect(zoo.framework))
     protocol, scaling = scaled(in_proportion(zoo.preprocess, opened.sizes.built, usual), fit.scaling)
@@ -179,12 +182,12 @@ def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:
     return tuple(replace(layer, after=paths.get(shown.get(layer.after or "") or "")) for layer in file.left_out)
 
 
-def _fit(member: Member, checkpoint: Checkpoint, wishes: Wishes) -> Fit:
-    if checkpoint.graph is None:
-        return fit_by_names(member, checkpoint, wishes)
+def _fit(candidate: Candidate, wishes: Wishes) -> Fit:
+    if candidate.checkpoint.graph is None:
+        return fit_by_names(candidate, wishes)
     from porter.fitting.by_graph import fit_by_graph  # most files hold only weights
 
-    return fit_by_graph(member, checkpoint, wishes)
+    return fit_by_graph(candidate, wishes)
 
 
 def _other_zoo_warning(publisher: Member | None, asked: Member) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from dataclasses import replace
 
 from porter.base.errors import UsageError
 from porter.graph.pads import with_conventions
-from porter.padding import Convention
 from porter.port import Padding
-from porter.recipe import Member, expand, trained_conventions
+from porter.recipe import Member, trained_conventions
 from porter.source.opened import Opened
 
 
@@ -19,25 +18,23 @@ def parse_padding(text: str, member: Member) -> Padding:
     """`shipped` or `trained`.
 
     Raises:
-        UsageError: another word, or `trained` where the zoo records no pads of training that differ from the shipped ones.
+        UsageError: another word, or `trained` where the zoo records no pads of training.
     """
     if text == "trained":
-        _expect_stated(member)
+        if not member.zoo.padding_as_trained:
+            raise _not_recorded(member)
         return "trained"
     if text == "shipped":
         return "shipped"
     raise UsageError(f"'{text}' is not a padding", where="--padding", next="write shipped or trained")
 
 
-def _expect_stated(member: Member) -> dict[str, Convention]:
-    found, shipped = trained_conventions(member), expand(member)
-    if with_conventions(shipped, found) == shipped:
-        raise UsageError(
-            f"zoo '{member.zoo.name}' records no pads of training for {member.variant} that differ from the shipped ones",
-            where=str(member.recipe.path),
-            next="leave out --padding trained",
-        )
-    return found
+def _not_recorded(member: Member) -> UsageError:
+    return UsageError(
+        f"zoo '{member.zoo.name}' records no pads of training for {member.variant} that differ from the shipped ones",
+        where=str(member.recipe.path),
+        next="leave out --padding trained",
+    )
 
 
 def with_padding(opened: Opened, padding: Padding) -> Opened:
@@ -46,7 +43,7 @@ def with_padding(opened: Opened, padding: Padding) -> Opened:
     A file that carries its graph keeps its other pads; a port that already has the pads of training is left as it is.
 
     Raises:
-        UsageError: the zoo states no pads of training, or shipped pads are asked of a port that no longer has them.
+        UsageError: the zoo's pads of training are those that it ships, or shipped pads are asked of a port that no longer has them.
     """
     if padding == opened.facts.padding:
         return opened
@@ -57,7 +54,8 @@ def with_padding(opened: Opened, padding: Padding) -> Opened:
             next="add --padding trained, or give the weights file that it was made from",
         )
     assert opened.member is not None, "only a recipe states pads of training"
-    conventions = _expect_stated(opened.member)
-    return replace(
-        opened, facts=opened.stating(padding=padding), graph=with_conventions(opened.graph, conventions), shipped=opened.graph
-    )
+    graph = with_conventions(opened.graph, trained_conventions(opened.member))
+    own_graph = opened.fitted is not None and opened.fitted.checkpoint.graph is not None  # it may have them already
+    if graph == opened.graph and not own_graph:
+        raise _not_recorded(opened.member)
+    return replace(opened, facts=opened.stating(padding=padding), graph=graph, shipped=opened.graph)

@@ -8,6 +8,7 @@ import pytest
 
 from porter.cli import printing
 from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.candidate import Candidate
 from porter.identify.inspection import Inspection
 from porter.identify.matching import Match
 from porter.recipe import find_member
@@ -20,10 +21,11 @@ from porter.verification.verdict import Verdict
     ("classes", "of_file", "said"), [(7, 7, "7"), (1000, 1001, "1000 of the file's 1001"), (1, 1, "1 (one number"), (0, 0, "none")]
 )
 def test_inspect_says_classes_and_what_fits_as_well(classes: int, of_file: int, said: str) -> None:
-    matches = tuple(
-        Match(find_member("resnet50", zoo), score, (), ()) for zoo, score in (("torchvision", 1.0), ("timm", 0.995), ("keras", 0.5))
-    )
     checkpoint = Checkpoint(Path("own.pth"), "pth", "torch", {})
+    matches = tuple(
+        Match(Candidate.of(find_member("resnet50", zoo), checkpoint), score, (), ())
+        for zoo, score in (("torchvision", 1.0), ("timm", 0.995), ("keras", 0.5))
+    )
     found = Inspection(checkpoint, matches, matches[0], classes=classes, source_classes=of_file)
     lines = printing.inspection(found)
     (line,) = [line for line in lines if line.startswith("  classes    ")]

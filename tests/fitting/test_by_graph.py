@@ -11,6 +11,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.fitting.alignment import align
 from porter.fitting.by_graph import fit_by_graph
+from porter.fitting.candidate import Candidate
 from porter.fitting.fit import Fit
 from porter.fitting.grafting import OUTSIDE, POOL, UP_TO
 from porter.fitting.wishes import Wishes
@@ -48,7 +49,7 @@ LOGITS = layer_of(DRAFT, "head/logits")
 def fit(file: FileGraph, *settings: str, variant: str = "mobilenet_v2", zoo: str = "keras") -> Fit:
     names = {stored.name for node in file.nodes for stored in node.tensors.values()}
     checkpoint, recipe = Checkpoint(Path("a"), "any", None, {name: np.zeros(1) for name in names}, graph=file), find_recipe(variant)
-    return fit_by_graph(recipe.member(variant, zoo), checkpoint, Wishes(map=settings))
+    return fit_by_graph(Candidate.of(recipe.member(variant, zoo), checkpoint), Wishes(map=settings))
 
 
 def dense(name: str, units: int) -> FileNode:

@@ -11,6 +11,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
+from porter.fitting.candidate import Candidate
 from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.grafting import POOL
 from porter.fitting.wishes import Wishes
@@ -43,7 +44,7 @@ def file(zoo_name: str, classes: int = 1000) -> dict[str, Array]:
 def fit(zoo: str, tensors: Tensors, *settings: str, keep_background: bool = False) -> Fit:
     found = RECIPE.zoo(zoo, "mobilenet_v2")
     checkpoint = Checkpoint(Path("a file"), "memory", found.framework, tensors)
-    return fit_by_names(Member(RECIPE, "mobilenet_v2", found), checkpoint, Wishes(keep_background, settings))
+    return fit_by_names(Candidate.of(Member(RECIPE, "mobilenet_v2", found), checkpoint), Wishes(keep_background, settings))
 
 
 def prefixed(tensors: Tensors, prefix: str) -> dict[str, Array]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import porter
+from porter.fitting import candidate
 from porter.formats.reading import read_checkpoint
 from porter.identify import matching
 from porter.port import read_port
@@ -213,7 +214,7 @@ def test_a_recipe_of_ones_own_is_used_with_its_labels(saved: Callable[[str], Pat
 def test_a_much_larger_variant_is_not_expanded_to_its_end(saved: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A file of four layers is compared with every recipe in the time of its own layers."""
     named = []
-    monkeypatch.setattr(matching, "name_layers", lambda recipe, *rest: named.append(recipe.architecture))
+    monkeypatch.setattr(candidate, "name_layers", lambda recipe, *rest: named.append(recipe.architecture))
     assert not matching.rank(read_checkpoint(saved("small.keras"))).matches and not named
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
+from porter.fitting import candidate
 from porter.fitting.limits import limits
 from porter.graph import INPUT, Conv, Graph, Relu, tensor_shapes
 from porter.identify import matching
@@ -69,5 +70,5 @@ def test_a_variant_that_is_left_out_would_change_nothing(name: str, monkeypatch:
 def test_a_chain_without_weights_is_compared_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [INPUT, *(f"relu{number}" for number in range(2000))]
     nodes = tuple(FileNode(name, Relu(), (before,)) for before, name in pairwise(names))
-    monkeypatch.setattr(matching, "align", None)
+    monkeypatch.setattr(candidate, "align", None)
     assert rank(Checkpoint(Path("a file"), "memory", None, {}, FileGraph(nodes, (names[-1],), 3, (8, 8)))).matches == ()

@@ -7,6 +7,7 @@ from porter.authoring.check.check import check_recipe
 from porter.base.errors import RecipeError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
+from porter.fitting.candidate import Candidate
 from porter.fitting.fit import read_tensors
 from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
@@ -137,7 +138,7 @@ def test_a_bare_parameter_is_named_by_its_module_and_itself(tmp_path: Path) -> N
     }
     tensors["model.layer1.1.gamma"] = np.arange(8, dtype=np.float32)[:, None, None]  # as torchvision has it
     checkpoint = Checkpoint(Path("a file"), "memory", "torch", tensors)
-    fit = fit_by_names(member, checkpoint)
+    fit = fit_by_names(Candidate.of(member, checkpoint))
     assert fit.found["stage1/unit1/scale", "gamma"] == "model.layer1.0.gamma"
     read = read_tensors(fit, checkpoint, get_dialect("torch"))["stage1/unit2/scale"]["gamma"]
     assert read.tolist() == list(range(8))

@@ -10,6 +10,7 @@ import pytest
 from porter.base.errors import UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
+from porter.fitting.candidate import Candidate
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
@@ -181,7 +182,7 @@ def older_checkpoint(generation: str, variant: str = "resnet50") -> Checkpoint:
 )
 def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: float) -> None:
     recipe = find_recipe("resnet50")
-    fit = fit_by_names(recipe.member("resnet50", "keras"), older_checkpoint(generation))
+    fit = fit_by_names(Candidate.of(recipe.member("resnet50", "keras"), older_checkpoint(generation)))
     paths = ("stem/conv", "stage3/unit6/norm2", "stage4/unit1/shortcut/conv", "head/logits")
     roles = ("kernel", "gamma", "kernel", "kernel")
     assert [fit.found[node].rpartition("/")[0] for node in zip(paths, roles, strict=True)] == list(names)
@@ -196,7 +197,7 @@ def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: flo
 @pytest.mark.parametrize("variant", ["resnet101", "resnet152"])
 def test_older_names_are_no_trouble_to_other_depths(variant: str) -> None:
     recipe = find_recipe(variant)
-    fit = fit_by_names(recipe.member(variant, "keras"), older_checkpoint("keras-applications-1.0.8", variant))
+    fit = fit_by_names(Candidate.of(recipe.member(variant, "keras"), older_checkpoint("keras-applications-1.0.8", variant)))
     assert fit.own_head and fit.reference_names
 
 

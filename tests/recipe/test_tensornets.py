@@ -12,6 +12,7 @@ import pytest
 from porter.base.errors import MappingError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_names import fit_by_names
+from porter.fitting.candidate import Candidate
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks import get_destination
 from porter.frameworks.dialects import get_dialect
@@ -233,7 +234,7 @@ def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoin
 @pytest.mark.parametrize("before", ["", "tower_0/"])
 def test_files_with_names_fit_in_a_scope_or_without(variant: str, before: str) -> None:
     recipe = find_recipe(variant)
-    fit = fit_by_names(recipe.member(variant, "tensornets"), checkpoint(variant, before))
+    fit = fit_by_names(Candidate.of(recipe.member(variant, "tensornets"), checkpoint(variant, before)))
     assert len(fit.found) == FUNCTIONS[variant][1] and (fit.classes, fit.own_head, fit.background) == (1000, True, False)
     assert fit.activation == "softmax" and not fit.warnings
 
@@ -241,13 +242,13 @@ def test_files_with_names_fit_in_a_scope_or_without(variant: str, before: str) -
 def test_a_head_of_ones_own() -> None:
     recipe = find_recipe("mobilenet_v1_0.25")
     member = recipe.member("mobilenet_v1_0.25", "tensornets")
-    fit = fit_by_names(member, checkpoint("mobilenet_v1_0.25", classes=50))
+    fit = fit_by_names(Candidate.of(member, checkpoint("mobilenet_v1_0.25", classes=50)))
     assert fit.source_classes == 50 and not fit.background
 
 
 def test_other_widths_and_depths_do_not_fit() -> None:
     recipe = find_recipe("mobilenet_v1_0.5")
     with pytest.raises(MappingError):
-        fit_by_names(recipe.member("mobilenet_v1_0.5", "tensornets"), checkpoint("mobilenet_v1_0.25"))
+        fit_by_names(Candidate.of(recipe.member("mobilenet_v1_0.5", "tensornets"), checkpoint("mobilenet_v1_0.25")))
     with pytest.raises(UsageError, match="zoo 'tensornets' has no 'resnet34'"):
         find_recipe("resnet34").zoo("tensornets", "resnet34")

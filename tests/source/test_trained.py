@@ -14,6 +14,7 @@ from porter.conversion.convert import Conversion
 from porter.conversion.pad_table import pads
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.by_graph import fit_by_graph
+from porter.fitting.candidate import Candidate
 from porter.frameworks import get_destination
 from porter.graph import Conv
 from porter.graph.pads import with_conventions
@@ -90,7 +91,7 @@ def test_a_file_that_carries_its_graph_keeps_its_other_pads(recipe: Recipe) -> N
         assert isinstance(op, Conv)
         file = changed(file, layer_of(draft, path), op=replace(op, convention=convention))
     names = {stored.name for node in file.nodes for stored in node.tensors.values()}
-    fit = fit_by_graph(member, Checkpoint(Path("a.pb"), "frozen", "tf", {n: np.zeros(1) for n in names}, graph=file))
+    fit = fit_by_graph(Candidate.of(member, Checkpoint(Path("a.pb"), "frozen", "tf", {n: np.zeros(1) for n in names}, graph=file)))
     assert convention_at(fit.graph, SITE) == own[SITE]
     trained = with_conventions(fit.graph, trained_conventions(member))
     assert convention_at(trained, SITE) == SAME

@@ -1,0 +1,56 @@
+"""A variant that a file may be. It is made once, where files are ranked or where a user names the variant, and is opened from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.alignment import Alignment, align
+from porter.fitting.locating import Located, locate
+from porter.fitting.naming import Naming, name_layers
+from porter.graph import Graph
+from porter.recipe import Member, expand
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A file and a variant that it may be.
+
+    Attributes:
+        graph: the variant's, with the zoo's own number of classes.
+    """
+
+    member: Member
+    checkpoint: Checkpoint
+    graph: Graph = field(repr=False)
+
+    @classmethod
+    def of(cls, member: Member, checkpoint: Checkpoint) -> Candidate:
+        """A candidate with its graph expanded."""
+        return cls(member, checkpoint, expand(member))
+
+    @cached_property
+    def naming(self) -> Naming:
+        """The file's names of the graph's layers."""
+        return name_layers(self.member, self.graph, self.checkpoint)
+
+    @cached_property
+    def located(self) -> Located:
+        """Where the file has the graph's tensors."""
+        return locate(self.graph, self.naming.layers, self.member.zoo, self.checkpoint)
+
+    @cached_property
+    def alignment(self) -> Alignment:
+        """The nodes of the file's graph that can be those of the variant's."""
+        assert self.checkpoint.graph is not None
+        return align(self.graph, self.checkpoint.graph, self.member.native_size())
+
+    def at(self, generation: str | None) -> Candidate:
+        """The variant as an older generation of the zoo's code has it (Member.at)."""
+        older = self.member.at(generation)
+        return self if older.zoo is self.member.zoo else Candidate.of(older, self.checkpoint)
+
+    def renamed(self, checkpoint: Checkpoint) -> Candidate:
+        """The same variant, of the same file under other names."""
+        return self if checkpoint is self.checkpoint else replace(self, checkpoint=checkpoint)

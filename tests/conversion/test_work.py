@@ -1,0 +1,71 @@
+"""What a conversion does once: a variant's expansion, the file's graph, where its tensors are, and which layers are which nodes."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import porter
+from porter.fitting import alignment, locating
+from porter.formats.keras import graph as keras_graph
+from porter.recipe import expansion
+from tests.conftest import WeightsMaker
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often each of these functions is called, wherever it was imported."""
+    found: Counter[str] = Counter()
+    for module, name in (
+        (expansion, "expand_steps"),
+        (locating, "locate"),
+        (alignment, "align"),
+        (keras_graph, "read_graph"),
+    ):
+        own = getattr(module, name)
+        for each in [each for each in sys.modules.values() if getattr(each, name, None) is own]:
+            monkeypatch.setattr(each, name, _counting(own, found))
+    return found
+
+
+def _counting(function: Callable[..., Any], found: Counter[str]) -> Callable[..., Any]:
+    def counting(*arguments: Any, **more: Any) -> Any:
+        whose = f" {arguments[0].name}" if function.__name__ == "expand_steps" else ""
+        found[function.__name__ + whose] += 1
+        return function(*arguments, **more)
+
+    return counting
+
+
+VARIANT, ZOO = "mobilenet_v2_0.35", "keras"
+
+
+def test_a_file_with_its_graph_is_recognised_and_opened_once(
+    weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path
+) -> None:
+    path = weights_file(VARIANT, ZOO, ".whole.h5")
+    for make, likely in (
+        (lambda: porter.inspect(path), 3),  # the zoo's, slim's and TensorNets' variant have its shapes
+        (lambda: porter.convert(path, out=tmp_path / "own", check=False), 3),
+        (lambda: porter.convert(VARIANT, ZOO, weights=path, out=tmp_path / "asked", check=False), 1),
+    ):
+        counted.clear()
+        make()
+        expanded = {name: count for name, count in counted.items() if name.startswith("expand_steps")}
+        assert expanded[f"expand_steps {VARIANT} from {ZOO}"] == 1 and set(expanded.values()) == {1}
+        assert len(expanded) == counted["align"] == likely >= counted["locate"] and counted["read_graph"] == 1
+
+
+def test_a_file_of_weights_is_expanded_once_more_for_the_pads_of_training(
+    weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path
+) -> None:
+    path = weights_file("resnet50v2", ZOO, ".h5")
+    for padding, times in (("shipped", 1), ("trained", 2)):
+        counted.clear()
+        porter.convert("resnet50v2", ZOO, weights=path, out=tmp_path / padding, padding=padding, check=False)
+        assert counted == {f"expand_steps resnet50v2 from {ZOO}": times, "locate": 1}
