@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ class LeftOut:
     Attributes:
         name: what the file calls it.
         kind: its class: `Dropout`, `RandomFlip`.
-        rate: the share that it drops, or the deviation of its noise; None where it has neither.
+        rate: the share that it drops, or the deviation of its noise; None where it has neither, or no number.
         after: path of the node whose value it takes, or `input`; of a file's graph, the node's name. None where no node gives it.
     """
 
@@ -30,6 +31,8 @@ class LeftOut:
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):  # it becomes a comment in code
             raise ValueError(f"'{self.kind[:64]}' is no class of a layer")
+        if self.rate is not None and not math.isfinite(self.rate):
+            object.__setattr__(self, "rate", None)
 
     @property
     def words(self) -> str:

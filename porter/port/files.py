@@ -20,9 +20,9 @@ class Strict(BaseModel):
 class GraphFile(Strict):
     """The port or the file whose graph was ported with another file's tensors. The sha256 of a port is that of its model file."""
 
-    file: str
+    file: Annotated[str, Field(pattern=r"^[^/\\]+$", max_length=255)]
     format: str
-    sha256: str
+    sha256: Sha256
 
 
 class SourceFile(Strict):

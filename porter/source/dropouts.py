@@ -27,7 +27,7 @@ def with_dropouts(opened: Opened) -> Opened:
             continue
         path = _free(graph, layer.after)
         graph = _behind(graph, layer.after, Node(path, Dropout(layer.rate, _KINDS[layer.kind]), (layer.after,)))
-        names |= {path: layer.name} if names else {}
+        names |= {path: layer.name} if names and layer.name not in names.values() else {}
     if not opened.facts.left_out:
         warnings.append(f"--keep-dropout: {opened.file.file} shows no dropout")
     facts = opened.stating(left_out=tuple(left), names=names)
@@ -42,6 +42,8 @@ def _problem(graph: Graph, layer: LeftOut) -> str | None:
     """Why a layer cannot be placed, in words; None of one that can, and of one that porter never places."""
     if layer.kind not in _KINDS or layer.rate is None:
         return "a port keeps Dropout and SpatialDropout only" if layer.kind.endswith(("Dropout", "Depth")) else None
+    if not 0 <= layer.rate <= 1:
+        return f"it drops a share of {layer.rate:g}"
     if layer.after is None or layer.after not in {INPUT, *graph.by_path}:
         return "the value that it takes is within another layer of the port"
     reads = Counter(source for node in graph.nodes for source in node.inputs) + Counter(graph.outputs)

@@ -195,6 +195,17 @@ def test_dropouts_that_have_no_place_are_warned_of(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(("rate", "said"), [(np.nan, None), (7.0, "it drops a share of 7")])
+def test_rates_that_are_none(rate: float, said: str | None, tmp_path: Path) -> None:
+    model = onnx.load(of_onnx(tmp_path))
+    (stored,) = (tensor for tensor in model.graph.initializer if tensor.name == "r")
+    stored.CopyFrom(onnx.numpy_helper.from_array(np.array(rate, np.float32), "r"))
+    onnx.save(model, tmp_path / "model.onnx")
+    made = porter.convert(tmp_path / "model.onnx", destination="torch", out=tmp_path / "port", keep_dropout=True, check=False)
+    assert [layer.rate for layer in made.port.record.left_out] == [None if said is None else rate]
+    assert any((said or "keeps Dropout") in warning for warning in made.warnings)
+
+
 def test_a_variants_dropout_is_kept_behind_its_own_path(tmp_path: Path) -> None:
     from tests.finetuned_keras import make_finetuned
 
