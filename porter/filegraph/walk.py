@@ -254,6 +254,8 @@ class Walk(Generic[N]):
 
     def _end(self, source: Reference) -> Value:
         view = self.view(source)
+        if view.axes and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0]):
+            return self.builder.foreign(source[0], "an output whose first axis has more than the images", view.value)
         if len(view.axes or ()) == (not self.views.whole) and (one := view.with_axes([-1])) is not None:  # a number of each image
             value = self.views.settled(source[0], one, self.tap(source))
             if (held := self.builder.nodes.get(value.node)) is not None and held.tap is None:

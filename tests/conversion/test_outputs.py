@@ -149,6 +149,17 @@ def test_no_graph_ends_before_its_first_layer(image: tuple[Any, ...], tmp_path: 
     refused(cli("convert", made, "--to", "torch"), "porter has no op for 'low'", "save the layers behind them, which then take")
 
 
+@pytest.mark.parametrize("batch", ["N", 2, 1])
+def test_an_output_that_joins_the_images_with_something_is_refused(batch: int | str, tmp_path: Path, cli: Cli) -> None:
+    """Of a file for one image the port has a free batch, and gives the channels of each."""
+    made = written(model("low = Conv (x, k3) high = Flatten <axis = 2> (low)", image=(batch, 6, SIZE, SIZE)), tmp_path)
+    ran = cli("convert", made, "--to", "torch", "--out", "port")
+    if batch == 1:
+        assert ran.status == 0 and read_port(tmp_path / "port").record.output_layouts == ("file",)
+    else:
+        refused(ran, "'high' (an output whose first axis has more than the images)", "--outputs low ends the graph before them")
+
+
 def test_what_no_graph_has_is_refused(tmp_path: Path, cli: Cli) -> None:
     file = of_onnx(tmp_path / "net")
     refused(cli("convert", file, "--to", "torch", "--outputs", "lo"), "no value 'lo' (write the file's own name", "such as low")
