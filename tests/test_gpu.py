@@ -16,10 +16,19 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 
-@pytest.fixture(params=[("resnet18", "torchvision", ".pth"), ("mobilenet_v2_0.35", "keras", ".h5")], ids="-".join)
+@pytest.fixture(
+    params=[
+        ("resnet18", "torchvision", ".pth"),
+        ("mobilenet_v3_small", "timm_tf", ".pth"),
+        ("mobilenet_v2_0.35", "keras", ".h5"),
+    ],
+    ids="-".join,
+)
 def ported(request: pytest.FixtureRequest, weights_file: WeightsMaker, tmp_path: Path) -> tuple[Path, Path]:
     """A port's folder, and the weights it was made from."""
     variant, zoo, suffix = request.param
+    if zoo == "keras":
+        pytest.importorskip("keras", reason="Keras writes this zoo's weights")
     weights = weights_file(variant, zoo, suffix)
     porter.convert(variant, zoo, "torch", weights=weights, out=tmp_path / "port", check=False)
     return tmp_path / "port", weights
