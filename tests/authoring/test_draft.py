@@ -15,6 +15,7 @@ from porter.base.errors import UsageError
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.padding import Convention, Window
 from porter.recipe import Member, expand
+from porter.recipe.writing.template import Part, Template, Use
 from tests.authoring.drafts import read_back
 from tests.random_graphs import Sample, samples
 from tests.recipe.recipes import all_recipes
@@ -247,3 +248,16 @@ def test_the_names_of_a_tensorflow_graph_give_the_same_blocks(tmp_path: Path) ->
     draft, _ = read_back(graph, spoken, tmp_path, (32, 32))
     assert draft.blocks == {"block": 6}
     assert '"conv{c}/block{b}/conv{i}": "net_1/conv{c}_block{b}_{i}_conv_1/convolution"' in draft.text
+
+
+def test_what_some_uses_of_a_block_do_not_read_has_a_default() -> None:
+    """Their rows in a draft would state a stride that they do not have."""
+
+    def use(filters: int, stride: int | None) -> Use:
+        first = Part("conv", "conv", {"filters": filters, "kernel": 1}, {"filters": None, "kernel": 1}, (INPUT,))
+        second = Part("dw", "depthwise_conv", {"kernel": 3, "stride": stride or 1}, {"kernel": None, "stride": 1}, ("conv",))
+        return Use((first, second) if stride else (first,), 8)
+
+    template = Template([use(8, 2), use(12, None), use(16, 3), use(20, None), use(28, 2)])
+    assert template.defaults == {"stride": 2, "has_dw": True} and template.parameters["stride"] == (2, 2, 3, 2, 2)
+    assert template.parameters["filters"] == (8, 12, 16, 20, 28)

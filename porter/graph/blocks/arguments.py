@@ -40,6 +40,9 @@ class Arguments:
         only_written: an equation with a product is a condition only where some expression is that product, and there are no
             products of two arguments: two numbers can be equal by chance.
         products: names for products of two arguments, such as `{"expansion * channels": "hidden"}`.
+
+    Attributes:
+        unread: of the new arguments that some uses have no slot for, the value that these have.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Arguments:
         self.products = dict(products or {})
         self.product_uses: Counter[str] = Counter()
         self.derived: dict[str, Vector] = {}
+        self.unread: dict[str, Value] = {}
         self.texts: set[str] = set()
         self._used: set[str] = set()
 
@@ -192,6 +196,8 @@ class Arguments:
         usual = Counter(vector.values()).most_common(1)[0][0]
         known = self.given if name in self.given else self.derived
         known[name] = {use: vector.get(use, usual) for use in range(uses)}
+        if len(vector) < uses:
+            self.unread[name] = usual
         self._used.add(name)
         return name
 

@@ -53,7 +53,7 @@ class Template:
     Attributes:
         steps: as they are written.
         parameters: by name, the value in each use.
-        defaults: of the parameters that are plain in many uses.
+        defaults: of the parameters that are plain in many uses, or that some uses do not read.
 
     Raises:
         Unlike: the uses' steps have different orders, or inputs that cannot be told apart.
@@ -76,7 +76,7 @@ class Template:
 
     @property
     def defaults(self) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        found = {name: value for name, value in self.arguments.unread.items() if name in self.parameters}
         for name, values in self.parameters.items():
             value, count = Counter(values).most_common(1)[0]
             if value in _PLAIN and 3 * count > len(values):
@@ -99,8 +99,9 @@ class Template:
             vector = {i: part.arguments[slot] for i, part in parts.items()}
             usual = next(iter(parts.values())).usual[slot]
             values = set(vector.values())
-            windowed = slot == "pad" and kind in OPERATIONS and any(part.arguments.get("kernel", 1) != 1 for part in parts.values())
-            if values != {usual} or (len(values) == 1 and (slot in ("filters", "kernel", "units") or windowed)):
+            windowed = slot == "pad" and any(part.arguments.get("kernel", 1) != 1 for part in parts.values())
+            always = kind in OPERATIONS and (slot in ("filters", "kernel", "units") or windowed)
+            if values != {usual} or (len(values) == 1 and always):
                 found[slot] = values.pop() if len(values) == 1 else self._expression(slot, vector, next(iter(parts.values())).name)
         pads = {slot.removeprefix("pad."): found.pop(slot) for slot in list(found) if slot.startswith("pad.")}
         if pads:
