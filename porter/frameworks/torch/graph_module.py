@@ -92,6 +92,9 @@ class GraphModule(nn.Module):
             # A trace would drop the `if` below. It keeps these no-ops, which fail at any other size.
             checked: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
             return checked
+        if x.dim() != 4:
+            message = f"the input is a batch of images, N x C x {rows} x {columns}, got {' x '.join(map(str, x.shape))}"
+            raise UsageError(message, next=f"give it as x.reshape(len(x), -1, {rows}, {columns})")
         if (x.shape[2], x.shape[3]) != self.only_size:
             right = "the pads of this model are right for" if self.fixed_by_pads else "the layers of this model fit"
             raise UsageError(
