@@ -30,11 +30,12 @@ _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisio
 
 
 def weights_in(path: Path) -> Path:
-    """The file of weights of a folder that has a config.json; every other path as it is."""
-    if not (path / CONFIG_FILE).is_file():
-        return path
-    usual = (path / name for name in _WEIGHTS if (path / name).is_file())
-    return next(usual, None) or next(iter(_files_of_weights(path)[:1]), path)
+    """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one. Every other path as
+    it is.
+    """
+    found = _files_of_weights(path)
+    usual = (path / name for name in _WEIGHTS if path / name in found)
+    return next(usual, found[0] if len(found) == 1 else path)
 
 
 def config_beside(weights: Path) -> dict[str, Any]:

@@ -67,6 +67,15 @@ def test_other_configs_say_nothing(tmp_path: Path) -> None:
     assert weights_in(tmp_path) == tmp_path / "model.safetensors" and weights_in(tmp_path / "x") == tmp_path / "x"
 
 
+def test_of_several_files_of_weights_none_is_taken_by_chance(tmp_path: Path) -> None:
+    file = folder(tmp_path, {}).rename(tmp_path / "last.safetensors")
+    assert weights_in(tmp_path) == file
+    (tmp_path / "best.safetensors").write_bytes(b"")
+    assert weights_in(tmp_path) == tmp_path
+    usual = file.rename(tmp_path / "model.safetensors")
+    assert weights_in(tmp_path) == usual
+
+
 def test_a_hugging_face_folder_gives_the_protocol_and_the_labels(weights_file: WeightsMaker, tmp_path: Path) -> None:
     names = [f"flower {number}" for number in range(5)]
     file = folder(tmp_path / "flowers", SETTINGS, label_names=names)
