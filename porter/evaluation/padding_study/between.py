@@ -20,7 +20,7 @@ from porter.fitting.twins import TRAINING
 from porter.frameworks import Destination
 from porter.graph import Graph, tensor_shapes
 from porter.graph.difference import Difference, differences
-from porter.recipe import Member, expand
+from porter.recipe import Member, expand, with_options
 from porter.source.opened import Opened
 from porter.source.protocol import in_proportion
 
@@ -157,10 +157,10 @@ def decide(
 
 
 def _graph(opened: Opened, member: Member) -> Graph:
-    """The network of a zoo, with the head of the weights."""
+    """The network of a zoo, with the head of the weights, and with the options that are set for them."""
     if opened.member is not None and opened.member.zoo.name == member.zoo.name:
         return opened.graph
-    graph = expand(member, {"classes": opened.facts.classes})
+    graph = expand(with_options(member, opened.chosen), {"classes": opened.facts.classes})
     mine, theirs = tensor_shapes(opened.graph), tensor_shapes(graph)
     if mine != theirs:
         path = next(path for path in dict.fromkeys((*mine, *theirs)) if mine.get(path) != theirs.get(path))

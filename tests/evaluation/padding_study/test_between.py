@@ -78,6 +78,11 @@ def test_each_network_is_fed_as_each_zoo_prepares_photos(place: tuple[Path, Path
     assert [case.name for case in stated.cases] == ["dark", "away"] and stated.trained.name == "away"
 
 
+def test_an_option_is_of_both_networks(place: tuple[Path, Path, Path]) -> None:
+    with pytest.raises(UsageError, match="compute the same"):
+        study(place, "away,epsilon", options={"bn_epsilon": 0.3})
+
+
 @pytest.mark.parametrize(
     ("between", "error", "said"),
     [
