@@ -118,7 +118,8 @@ def expect_origin(member: Member, known: Known, checkpoint: Checkpoint, recipes:
     if origin is None or origin.by in ("graph", "user") or _is_stated(member, origin):
         return
     if origin.variant is None:
-        also, instead = ", which no recipe has", f"{SAVE} keeps its graph, which needs no recipe"
+        also = f", which recipe {member.recipe.architecture} does not have"
+        instead = f"{SAVE} keeps its graph, which needs no recipe"
     else:
         stated = member.recipe.member(origin.variant, str(origin.zoo))
         also = "" if origin.says == stated.name else f", which is {stated.name}"

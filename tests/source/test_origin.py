@@ -206,7 +206,7 @@ def test_twins_that_no_recipe_has_are_refused(made: Callable[[str, str], Path], 
     for name, config in (("model.safetensors", {"architecture": "resnetblur18"}), ("resnetblur18-84f4748f.safetensors", None)):
         path = placed(file, tmp_path / name, name, config)
         found = porter.inspect(path)
-        assert found.commands == () and "resnetblur18, which no recipe has" in str(found.problem)
+        assert found.commands == () and "resnetblur18, which recipe resnet_v1 does not have" in str(found.problem)
         with pytest.raises(UsageError, match="resnetblur18"):
             origin_of(path, "torch", "resnet18")
 
