@@ -87,7 +87,9 @@ def origin_of(member: Member, checkpoint: Checkpoint, insisted: str | None = Non
         if zoo != member.zoo.name:
             message = f"these weights are asked for from {member.zoo.name}, and --origin says {zoo}"
             raise UsageError(message, where="--origin", next=f"--from {zoo} --origin {zoo}")
-        return Known(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo))
+        otherwise = origin_of(member, checkpoint)
+        options = otherwise.options if otherwise.origin is not None and _is_stated(member, otherwise.origin) else {}
+        return Known(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
         return Known(stated_origin(checkpoint))
     arch = checkpoint.stated.get(ARCH)
@@ -272,6 +274,6 @@ def _options(stated: Statement, own: Mapping[str, Any], member: Member) -> Mappi
         return None
     if epsilon is None:
         return {} if _EPSILON not in own else None
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
         return None
     return {} if epsilon == known else {_OPTION: float(epsilon)} if _OPTION in member.recipe.options else None

@@ -157,6 +157,23 @@ def test_a_hostile_config_is_no_fault(text: str, made: Callable[[str, str], Path
         assert origin_of(path, "timm") is None
 
 
+@pytest.mark.parametrize("epsilon", ["NaN", "-1", "0", "1e999", "1" + "0" * 400])
+def test_an_epsilon_that_is_none_is_refused(epsilon: str, made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    path = placed(made(VARIANT, "timm"), tmp_path / "folder", config={})
+    (path.parent / "config.json").write_text(f'{{"architecture": "{PLAIN}", "model_args": {{"bn_eps": {epsilon}}}}}')
+    with pytest.raises(UsageError, match="bn_eps"):
+        origin_of(path, "timm")
+
+
+def test_who_insists_on_the_stated_zoo_keeps_what_else_is_stated(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    config = {"architecture": PLAIN, "model_args": {"bn_eps": 0.01}}
+    path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=config)
+    for insisted in (None, "timm"):
+        assert open_member(find_member(VARIANT, "timm"), path, Wishes(origin=insisted)).chosen == {"bn_epsilon": 0.01}
+    other = open_member(find_member(VARIANT, "timm_tf"), path, Wishes(origin="timm_tf"))
+    assert not other.chosen
+
+
 @pytest.mark.parametrize(
     ("name", "zoo"),
     [
