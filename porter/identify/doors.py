@@ -14,7 +14,7 @@ from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
 from porter.identify.matching import LIKELY, Match, no_recipe, rank
-from porter.identify.ports import convert_trained, port_of
+from porter.identify.ports import convert_trained, ports_of
 from porter.port import model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in
@@ -234,8 +234,8 @@ def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
         advice = convert_command(found[1].member, "FRAMEWORK", checkpoint.path, recipes)
         if found[1].facts.twins and found[1].facts.origin is None:
             advice = f"{command('inspect', str(checkpoint.path))} prints the line for each network that takes these tensors"
-    if (port := port_of(checkpoint)) is not None:
-        advice = convert_trained(port, checkpoint)
+    if ports := ports_of(checkpoint):
+        advice = ", or ".join(convert_trained(port, checkpoint) for port in ports)
     others = [note for note in checkpoint.notes if note != checkpoint.unread]
     said = f" ({'; '.join(others)})" if others else ""
     held = f"is {checkpoint.unread}" if checkpoint.unread else "holds tensors and no graph"

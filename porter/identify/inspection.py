@@ -18,7 +18,7 @@ from porter.frameworks import TRAINED, other_than
 from porter.graph import head_of
 from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, TUNED, Match, Ranked, keeping, no_recipe, rank
-from porter.identify.ports import convert_trained, port_of
+from porter.identify.ports import convert_trained, ports_of
 from porter.padding import ANY
 from porter.padding.sizes import parse_size
 from porter.port import Origin, Port, Record, port_at
@@ -52,7 +52,7 @@ class Inspection:
         left_out: the errors of recipes that cannot be used.
         commands: commands that port the file, each tested: one, or one for each layer that could be the head.
         port: of a port, its record.
-        trained: the port whose model's tensors these are, as they were trained on.
+        trained: the port whose model's tensors these are, as they were trained on; None where several ports may be.
     """
 
     checkpoint: Checkpoint
@@ -176,13 +176,16 @@ def _of_port(port: Port) -> Inspection:
 
 
 def _or_trained(unmatched: Inspection) -> Inspection:
-    """A file that no recipe has: of the port beside it whose model was trained on and saved there, if there is one."""
+    """A file that no recipe has: of the ports beside it whose models may have been trained on and saved there, if there are any."""
     checkpoint = unmatched.checkpoint
     if checkpoint.dialect not in ((None, *TRAINED) if checkpoint.graph is None else TRAINED):
         return unmatched
-    port = port_of(checkpoint)
-    if port is not None:
-        return replace(unmatched, commands=(convert_trained(port, checkpoint), *unmatched.commands), problem=None, trained=port)
+    ports = ports_of(checkpoint)
+    if ports:
+        names, commands = " and ".join(str(port) for port in ports), tuple(convert_trained(port, checkpoint) for port in ports)
+        problem = None if len(ports) == 1 else f"the models of {names} take these tensors, and their graphs differ"
+        trained = ports[0] if len(ports) == 1 else None
+        return replace(unmatched, commands=(*commands, *unmatched.commands), problem=problem, trained=trained)
     return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {TUNED}") if checkpoint.graph is None else unmatched
 
 

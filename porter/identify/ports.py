@@ -7,7 +7,7 @@ from pathlib import Path
 from porter.base.errors import PorterError, command
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import other_than
-from porter.port import RECORD, read_port
+from porter.port import RECORD, Port, read_port
 from porter.source.of_port import member_of
 from porter.source.tuned import is_of
 
@@ -15,11 +15,16 @@ _MOST = 64
 """Ports that are looked at."""
 
 
-def port_of(checkpoint: Checkpoint) -> Path | None:
-    """The folder of the first port whose model has the file's tensors and was not made from the file; None where there is none."""
+def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:
+    """The folders of the ports whose models have the file's tensors and were not made from the file: of each graph the first."""
     folder = checkpoint.path.parent
     records = [record for record in (folder / RECORD, *sorted(folder.glob(f"*/{RECORD}"))) if record.is_file()]
-    return next((record.parent for record in records[:_MOST] if _is_of(record.parent, checkpoint)), None)
+    found: list[Port] = []
+    for record in records[:_MOST]:
+        port = _fitting(record.parent, checkpoint)
+        if port is not None and all(port.graph != other.graph for other in found):
+            found.append(port)
+    return tuple(port.folder for port in found)
 
 
 def convert_trained(port: Path, checkpoint: Checkpoint) -> str:
@@ -28,10 +33,10 @@ def convert_trained(port: Path, checkpoint: Checkpoint) -> str:
     return command("convert", str(port), "--weights", str(checkpoint.path), "--to", other_than(framework))
 
 
-def _is_of(folder: Path, checkpoint: Checkpoint) -> bool:
+def _fitting(folder: Path, checkpoint: Checkpoint) -> Port | None:
     try:
         port = read_port(folder, held=False)
         made_from_it = port.record.source.sha256 == checkpoint.sha256
-        return not made_from_it and is_of(port, checkpoint, member_of(port.record, None))
+        return port if not made_from_it and is_of(port, checkpoint, member_of(port.record, None)) else None
     except PorterError:
-        return False
+        return None

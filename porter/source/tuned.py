@@ -14,7 +14,7 @@ from porter.fitting.fit import Fit, some
 from porter.fitting.wishes import Wishes
 from porter.frameworks import get_destination, other_than
 from porter.frameworks.dialects import get_port_dialect
-from porter.graph import Conv, Dense, Graph, channels_of, head_of
+from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
 from porter.port import Facts, GraphFile, Origin, Port
 from porter.port.holding import hold
 from porter.recipe import Member
@@ -77,9 +77,20 @@ def graph_file(port: Port) -> GraphFile:
 
 
 def is_of(port: Port, checkpoint: Checkpoint, member: Member | None) -> bool:
-    """Whether a file has all tensors of a port's model and no others; the head may have another number of rows."""
+    """Whether a file has all tensors of a port's model, of their shapes, and no others; the head may have another number of rows.
+
+    Raises:
+        MappingError: a tensor has another rank.
+    """
     matched = _match(port, checkpoint, member)
-    return bool(matched.found) and not matched.missing and not matched.unexpected
+    if not matched.found or matched.missing or matched.unexpected:
+        return False
+    graph, dialect = _graph(port, matched, _head_rows(port, checkpoint, matched)), get_port_dialect(matched.framework)
+    return all(
+        dialect.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[matched.found[path, role]]).shape == shape
+        for path, roles in tensor_shapes(graph).items()
+        for role, shape in roles.items()
+    )
 
 
 def _name(port: Port) -> str:

@@ -214,6 +214,23 @@ def test_inspect_names_the_line_where_the_port_is_beside(made: Path, tmp_path: P
     assert "--weights" not in cli("inspect", made / "flowers.keras").out  # the port was made from it
 
 
+def test_ports_of_other_shapes_are_left_out_and_of_twins_each_is_named(made: Path, tmp_path: Path, cli: Cli) -> None:
+    shutil.copy(made / "tuned.pth", tmp_path)
+    for name, change in {"again": {}, "twin": {"padding": "valid"}, "wide": {"kernel_size": (5, 5)}}.items():
+        config = flowers().get_config()
+        next(layer for layer in config["layers"] if layer["name"] == "stem")["config"].update(change)
+        keras.Model.from_config(config).save(tmp_path / f"{name}.keras")
+        porter.convert(tmp_path / f"{name}.keras", destination="torch", out=tmp_path / name, check=False)
+    porter.convert(tmp_path / "again.keras", destination="tf", out=tmp_path / "also", check=False)
+    found = porter.inspect(tmp_path / "tuned.pth")
+    assert [Path(line.split()[2]).name for line in found.commands] == ["again", "twin"]
+    assert found.trained is None and "their graphs differ" in str(found.problem)
+    refused(cli("convert", tmp_path / "tuned.pth", "--to", "tf"), *found.commands)
+    shutil.rmtree(tmp_path / "twin")
+    found = porter.inspect(tmp_path / "tuned.pth")
+    assert (found.trained, found.problem) == (tmp_path / "again", None)
+
+
 def test_a_keras_file_with_layers_of_its_own_is_not_the_ports_model(made: Path, tmp_path: Path) -> None:
     porter.convert(made / "flowers.keras", destination="tf", out=tmp_path / "tf", check=False)
     model = keras.models.load_model(tmp_path / "tf" / "model.keras")
