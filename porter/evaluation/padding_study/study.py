@@ -73,8 +73,7 @@ def study(
     """
     how = read_options(photos)
     zoos = () if between is None else parse_between(between)
-    if source is None and not zoos:
-        raise UsageError("nothing says whose names the weights have", where="--from", next="add --from ZOO, or --between ZOO,ZOO")
+    _expect_use(source, zoos, sites, origin)
     members = [find_member(variant, zoo, path_of(recipes)) for zoo in zoos or (source,) if zoo is not None]
     chosen = choose_options(members[0].recipe, options or {})
     wishes = Wishes(map=tuple(mapped), options=chosen, origin=origin)
@@ -134,6 +133,20 @@ def study(
         ),
     )
     return made if into is None or not made.complete else _written(into, made)
+
+
+def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], origin: str | None) -> None:
+    """Expects a zoo whose names the weights have, and nothing that the study would not use.
+
+    Raises:
+        UsageError: with what to change.
+    """
+    if source is None and not zoos:
+        raise UsageError("nothing says whose names the weights have", where="--from", next="add --from ZOO, or --between ZOO,ZOO")
+    if zoos and sites:
+        raise UsageError("--between compares the two networks as they are", where="--site", next="leave out one of the two")
+    if zoos and source is None and origin is not None:
+        raise UsageError("--between is to decide the origin", where="--origin", next="leave it out, or add --from ZOO")
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,12 @@ def test_each_network_is_fed_as_each_zoo_prepares_photos(place: tuple[Path, Path
     assert [case.name for case in stated.cases] == ["dark", "away"] and stated.trained.name == "away"
 
 
+@pytest.mark.parametrize("unused", [{"sites": ["stem/conv=1,same"]}, {"origin": "soft"}])
+def test_what_would_not_be_used_is_refused(unused: dict[str, Any], place: tuple[Path, Path, Path]) -> None:
+    with pytest.raises(UsageError, match="leave"):
+        study(place, "away,home", **unused)
+
+
 def test_an_option_is_of_both_networks(place: tuple[Path, Path, Path]) -> None:
     with pytest.raises(UsageError, match="compute the same"):
         study(place, "away,epsilon", options={"bn_epsilon": 0.3})
