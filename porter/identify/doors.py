@@ -126,11 +126,11 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, we
         MappingError: porter has no op for a part of the graph, or the graph and the tensors of `weights` do not cover each other.
         FileError: a file cannot be read.
     """
-    port = port_at(path, held=weights is None)
+    port, weights = port_at(path, held=weights is None), weights and model_file(weights_in(weights))
     if port is not None:
         expect_as_made(port, wishes)
         member = member_of(port.record, recipes)
-        opened = open_port(port, member) if weights is None else open_tuned(port, read_weights(model_file(weights)), member)
+        opened = open_port(port, member) if weights is None else open_tuned(port, read_weights(weights), member)
     else:
         opened = _open_graph(read_weights(path, outputs=wishes.outputs, size=wishes.size, weights=weights), wishes, recipes)
         if weights is not None:

@@ -182,6 +182,15 @@ def test_a_wrapped_state_dict_and_safetensors_are_read(made: Path, tmp_path: Pat
     assert ports[0].port.record.model == ports[1].port.record.model
 
 
+def test_a_folder_of_the_hub_is_named_as_its_file(made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "hub"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    save_file(torch.load(made / "tuned.pth"), folder / "model.safetensors")
+    home = porter.convert(made / "flowers-torch", destination="tf", weights=folder, out=tmp_path / "tf", check=False)
+    assert home.port.record.source.file == "model.safetensors"
+
+
 def test_another_head_loses_the_names_of_the_classes(made: Path, tmp_path: Path) -> None:
     state = torch.load(made / "tuned.pth")
     torch.save({**state, "kinds.weight": torch.randn(7, 8), "kinds.bias": torch.randn(7)}, tmp_path / "seven.pth")
