@@ -45,8 +45,8 @@ def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Ope
         MappingError: the file and the port's model do not cover each other.
         UsageError: the file's own graph has other outputs than the port.
     """
-    _expect_code(port)
     matched = _match(port, checkpoint, member)
+    _expect_code(port, checkpoint, matched)
     _expect_cover(port, checkpoint, matched)
     rows, record = _head_rows(port, checkpoint, matched), port.record
     fit = Fit(
@@ -97,13 +97,6 @@ def _name(port: Port) -> str:
     return port.folder.resolve().name
 
 
-def _expect_code(port: Port) -> None:
-    own = "restore the file; a model of other code is ported by its own graph, which torch.export saves (docs/files.md)"
-    for name in port.destination.code_files(port.plan, port.record.layers):
-        if name in port.record.model:
-            hold(port.folder / name, port.record.model[name], own)
-
-
 @dataclass(frozen=True)
 class _Matched:
     """Which tensors of a file are which of a port's.
@@ -121,6 +114,20 @@ class _Matched:
     ignored: Mapping[str, str]
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
+
+
+def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
+    """Expects that what computes is what porter wrote: the port's code, or its model file where that has the graph and the file of
+    tensors has none.
+    """
+    own = "restore the file; a model of other code is ported by its own graph, which torch.export saves (docs/files.md)"
+    code = port.destination.code_files(port.plan, port.record.layers)
+    for name in code:
+        if name in port.record.model:
+            hold(port.folder / name, port.record.model[name], own)
+    if not code and checkpoint.graph is None and matched.framework == port.record.framework:
+        whole = "restore the file, or give the whole model, which has its graph: model.save('FILE.keras')"
+        hold(port.folder / port.destination.MODEL_FILE, port.record.model[port.destination.MODEL_FILE], whole)
 
 
 def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matched:

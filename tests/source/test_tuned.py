@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 import porter
 from porter.base.dtypes import Array
-from porter.base.errors import MappingError
+from porter.base.errors import ChecksumError, MappingError
 from porter.conversion.convert import Conversion
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_again
@@ -189,6 +189,24 @@ def test_a_folder_of_the_hub_is_named_as_its_file(made: Path, tmp_path: Path) ->
     save_file(torch.load(made / "tuned.pth"), folder / "model.safetensors")
     home = porter.convert(made / "flowers-torch", destination="tf", weights=folder, out=tmp_path / "tf", check=False)
     assert home.port.record.source.file == "model.safetensors"
+
+
+def test_weights_of_another_graph_in_the_port_are_not_its_own(made: Path, tmp_path: Path) -> None:
+    """Weights do not say which graph they are of, so that of the port's file has to be porter's."""
+    port = tmp_path / "tf"
+    porter.convert(made / "flowers.keras", destination="tf", out=port, check=False)
+    model = keras.models.load_model(port / "model.keras")
+    model.save_weights(tmp_path / "own.weights.h5")
+    given: dict[str, Any] = {"destination": "torch", "weights": tmp_path / "own.weights.h5"}
+    assert porter.convert(port, out=tmp_path / "own", **given).port.record.check == "passed"
+    config = model.get_config()
+    next(layer for layer in config["layers"] if layer["name"] == "stem")["config"]["padding"] = "valid"
+    changed = keras.Model.from_config(config)
+    changed.set_weights(model.get_weights())
+    changed.save(port / "model.keras")
+    with pytest.raises(ChecksumError, match="not the file that porter wrote") as unlike:
+        porter.convert(port, out=tmp_path / "no", **given)
+    assert "model.save('FILE.keras')" in str(unlike.value.next)
 
 
 def test_another_head_loses_the_names_of_the_classes(made: Path, tmp_path: Path) -> None:
