@@ -115,6 +115,9 @@ def expect_as_made(port: Port, wishes: Wishes) -> None:
         UsageError: with what was wished.
     """
     expect_no_options(wishes, str(port.folder), "a port's graph is in its port.json")
+    if wishes.origin not in (None, port.record.zoo):
+        message = f"the port is of {port.record.name}, and --origin says {wishes.origin}"
+        raise UsageError(message, where="--origin", next="leave it out, or give the file that the port was made from")
     taken_off = port.record.activation if wishes.keep_activation else None
     if wishes.map or wishes.outputs or taken_off:
         option = "--map" if wishes.map else "--outputs" if wishes.outputs else "--keep-activation"

@@ -165,6 +165,13 @@ def test_an_epsilon_that_is_none_is_refused(epsilon: str, made: Callable[[str, s
         origin_of(path, "timm")
 
 
+def test_a_port_has_the_origin_that_it_was_made_with(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    porter.convert(VARIANT, "timm", "onnx", weights=made(VARIANT, "timm"), out=tmp_path / "port", origin="timm", check=False)
+    assert origin_of(tmp_path / "port", "timm") == origin_of(tmp_path / "port", "timm", origin="timm") is not None
+    with pytest.raises(UsageError, match="--origin says timm_tf"):
+        origin_of(tmp_path / "port", "timm", origin="timm_tf")
+
+
 def test_who_insists_on_the_stated_zoo_keeps_what_else_is_stated(made: Callable[[str, str], Path], tmp_path: Path) -> None:
     config = {"architecture": PLAIN, "model_args": {"bn_eps": 0.01}}
     path = placed(made(VARIANT, "timm"), tmp_path / "folder", config=config)
