@@ -82,7 +82,8 @@ class Alignment:
 
     def _passes(self, node: Node, name: str) -> bool:
         """Whether `name` is the layer of the node because it is the layer of the node's input."""
-        return isinstance(node.op, ops.Identity) or name in self.candidates.get(self.norms.get(node.path, ""), ())
+        before = node.inputs[0] if _keeps_values(node.op) else self.norms.get(node.path, "")
+        return isinstance(node.op, ops.Identity) or name in self.candidates.get(before, ())
 
     def _inputs(self, node: Node, layer: FileNode, known: Mapping[str, str]) -> Sequence[str]:
         """The layers of the node's inputs, which give what the layer reads."""
@@ -156,8 +157,19 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
             if inner is not None:
                 joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
                 parts[joins[-1].name], fitting = inner, (joins[-1].name,)
-        found[node.path] = (*found[node.inputs[0]], *fitting) if node.path in folded else fitting
+        passes = node.path in folded or _keeps_values(node.op)
+        found[node.path] = (*found[node.inputs[0]], *fitting) if passes else fitting
     return Alignment(graph, replace(file, nodes=(*file.nodes, *joins)), found, parts)
+
+
+def passed(node: Node, pairs: Mapping[str, str]) -> bool:
+    """Whether a node has the layer of its input, because the file has no layer for it."""
+    return pairs[node.path] == pairs[node.inputs[0]]
+
+
+def _keeps_values(op: Op) -> bool:
+    """Whether an op gives its input's values: a file's graph without cells has no reshape of one."""
+    return isinstance(op, ops.Identity) or op == ops.Flatten()
 
 
 def without_cells(file: FileGraph) -> FileGraph:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, with_momentum
 from porter.filegraph.to_graph import path_word
+from porter.fitting.alignment import passed
 from porter.graph import INPUT, Graph, Node, Op, ops, shapes
 
 OUTSIDE = "save the model without the layers before the network, and compute outside what they do to the photos"
@@ -47,9 +48,9 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mappi
     moved, base = {**folded, INPUT: source}, folded.get(base, base)
     trunk = [node for node in draft.nodes if node.path in pairs and node.path not in folded]
     for node in trunk:
-        op = node.op if isinstance(node.op, ops.Identity) else _adopted(node.op, file.by_name[pairs[node.path]])
+        op = node.op if passed(node, pairs) else _adopted(node.op, file.by_name[pairs[node.path]])
         nodes.append(Node(node.path, op, tuple(moved.get(path, path) for path in node.inputs)))
-    paths |= {pairs[node.path]: node.path for node in trunk if not isinstance(node.op, ops.Identity)}
+    paths |= {pairs[node.path]: node.path for node in trunk if not passed(node, pairs)}
     output = base
     map_end = draft.by_path[draft.by_path[draft.output].inputs[0]]
     if end != pairs[base]:
