@@ -17,7 +17,7 @@ from itertools import product
 from porter.base.errors import GraphError, MappingError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import unused_name
-from porter.graph import INPUT, Graph, Merge, Node, Op, Shape, head_of, ops, shapes
+from porter.graph import INPUT, Graph, Merge, Node, Op, Shape, head_of, ops, shapes, site_of
 from porter.graph.folding import only_readers
 from porter.graph.walks import upstream
 from porter.padding import Window
@@ -175,10 +175,15 @@ def _keeps_values(op: Op) -> bool:
 def without_cells(file: FileGraph) -> FileGraph:
     """The file's graph with features where it has maps of one cell, as recipes do: its global pools give features, and reshapes of
     one cell go. What meets a larger map, as squeeze-and-excite does, stays. A pool whose only window is its whole map, at the size
-    that the file states, is a global one.
+    that the file states, is a global one, if no window comes after it: small maps make others of such pools.
     """
-    known = file.shapes
-    file = replace(file, nodes=tuple(_whole(node, known.get(node.inputs[0])) if node.inputs else node for node in file.nodes))
+    known, before = file.shapes, file.leading_to(source for node in file.nodes if _has_window(node.op) for source in node.inputs)
+    file = replace(
+        file,
+        nodes=tuple(
+            _whole(node, known.get(node.inputs[0])) if node.inputs and node.name not in before else node for node in file.nodes
+        ),
+    )
     cells: set[str] = set()
     meeting: set[str] = set()
     for node in file.nodes:
@@ -196,6 +201,11 @@ def without_cells(file: FileGraph) -> FileGraph:
             op = type(node.op)() if free and isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool) else node.op
             nodes.append(replace(node, op=op, inputs=inputs))
     return replace(file, nodes=tuple(nodes), outputs=tuple(moved[name] for name in file.outputs))
+
+
+def _has_window(op: Op | Foreign) -> bool:
+    site = site_of(op)
+    return site is not None and site.window.kernel != (1, 1)
 
 
 def _whole(node: FileNode, shape: Shape | None) -> FileNode:
