@@ -8,7 +8,7 @@ from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
 from porter.graph.difference import Difference, differences
-from porter.recipe import Member, expand, layer_names
+from porter.recipe import Member, expand, layer_names, with_options
 from porter.recipe.model import TRAINING_OPTIONS
 from porter.recipe.twins import Twin, shipped_twins
 
@@ -43,7 +43,7 @@ def alike(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
         return
     graph = expand(member)
     tensors = tensors_of(member, graph)
-    for other in others:
+    for other in (with_options(other, zoo.chosen) for other in others):  # what a user sets holds for each of them
         theirs = expand(other)
         if tensors_of(other, theirs) == tensors:
             yield other, differences(graph, theirs, TRAINING)

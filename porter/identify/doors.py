@@ -50,7 +50,7 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
     else:
         checkpoint = read_weights(path, needs_md5(member))
         known = origin_of(member, checkpoint, wishes.origin)
-        expect_origin(member, known, checkpoint, member.recipe.path.parent)
+        expect_origin(member, known, checkpoint)
         wishes = replace(wishes, options={**known.options, **wishes.options})
         opened = _with_config(with_origin(_advised(Candidate.of(member, checkpoint), wishes), known), path)
         warnings += undecided(opened)

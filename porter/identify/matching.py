@@ -49,7 +49,10 @@ _KEEPING: Mapping[str | None, str] = {
     "tf": "model.export('FOLDER') in Keras, or tf.saved_model.save(model, 'FOLDER'),",
 }
 """What saves a model with its graph, by the framework of its code."""
-TUNED = "if the model of a port was trained on and saved here, porter convert PORT --weights FILE --to FRAMEWORK takes it home"
+TUNED = (
+    "if the model of a port was trained on and saved here, porter convert PORT --weights FILE --to FRAMEWORK ports it with that "
+    "port's graph"
+)
 
 
 def keeping(checkpoint: Checkpoint) -> str | None:

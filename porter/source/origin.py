@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from porter.base.errors import UsageError
@@ -93,7 +92,7 @@ def origin_of(member: Member, checkpoint: Checkpoint, insisted: str | None = Non
     if checkpoint.graph is not None:
         return Known(stated_origin(checkpoint))
     arch = checkpoint.stated.get(ARCH)
-    if arch is not None and (known := _known(member, Statement("metadata", f"'{arch}'", arch, strict=False))).origin:
+    if arch is not None and (known := _known(member, Statement("metadata", f"'{arch:.80}'", arch, strict=False))).origin:
         return known
     if (stated := _of_config(config_beside(checkpoint.path))) is not None:
         return _known(member, stated)
@@ -110,7 +109,7 @@ def stated_origin(checkpoint: Checkpoint) -> Origin | None:
     return None if stated is None else Origin(by=stated.by, says=stated.says)
 
 
-def expect_origin(member: Member, known: Known, checkpoint: Checkpoint, recipes: Path | None = None) -> None:
+def expect_origin(member: Member, known: Known, checkpoint: Checkpoint) -> None:
     """Refuses a variant of a zoo that computes something else than what the weights are stated to be.
 
     Raises:
@@ -125,7 +124,7 @@ def expect_origin(member: Member, known: Known, checkpoint: Checkpoint, recipes:
     else:
         stated = member.recipe.member(origin.variant, str(origin.zoo))
         also = "" if origin.says == stated.name else f", which is {stated.name}"
-        instead = convert_command(stated, "FRAMEWORK", checkpoint.path, recipes)
+        instead = convert_command(stated, "FRAMEWORK", checkpoint.path, member.recipe.path.parent)
     where = checkpoint.path.parent / CONFIG_FILE if origin.by == "config.json" else checkpoint.path
     raise UsageError(
         f"{BY[origin.by]} says that these weights are {origin.says}{also}, not {member.name}",

@@ -67,7 +67,7 @@ def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Ope
         sizes=record.input.sizes,
         file=opened.file.model_copy(update={"graph": graph_file(port), "notes": (*checkpoint.notes, said)}),
         warnings=() if rows == record.classes else (f"{other}; --class-names FILE names them",),
-        own_model=f"{_name(port)}'s own model in {matched.framework}",
+        own_model=f"{_name(port)}'s own model in {matched.framework}" if matched.framework == record.framework else None,
     )
 
 

@@ -28,8 +28,8 @@ WHERE = "--between"
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """The weights as one zoo's network, fed by one protocol.
+class Network:
+    """One zoo's network with the weights, fed by one protocol.
 
     Attributes:
         name: the zoo's; with whose protocol it is, where that is another zoo's.
@@ -45,14 +45,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Decided:
-    """The candidates with their outcomes, in their order; `ranking` is by the loss that decides.
+    """The networks with their outcomes, in their order; `ranking` is by the loss that decides.
 
     Attributes:
         apart: what the two networks compute otherwise.
         failed: by position, the photos that could not be scored.
     """
 
-    candidates: tuple[Candidate, ...]
+    networks: tuple[Network, ...]
     outcomes: tuple[Outcome, ...]
     apart: tuple[Difference, ...]
     failed: Mapping[int, Failure]
@@ -66,12 +66,12 @@ class Decided:
         return judge([outcome.entropy for outcome in self.outcomes])
 
     def trained(self, ranking: CaseRanking, measure: str) -> Trained:
-        """The zoo of the best candidate; certain if every candidate of the other zoo is significantly worse."""
-        best, zoos = self.candidates[ranking.best], dict.fromkeys(each.zoo for each in self.candidates)
-        left = {self.candidates[position].zoo for position in ranking.plausible}
-        others = [position for position, each in enumerate(self.candidates) if each.zoo != best.zoo]
+        """The zoo of the best case; certain if every case of the other zoo is significantly worse."""
+        best, zoos = self.networks[ranking.best], dict.fromkeys(each.zoo for each in self.networks)
+        left = {self.networks[position].zoo for position in ranking.plausible}
+        others = [position for position, each in enumerate(self.networks) if each.zoo != best.zoo]
         also = tuple(zoo for zoo in zoos if zoo in left and zoo != best.zoo)
-        limit = f"{LEVEL} / {len(self.candidates) - 1}"
+        limit = f"{LEVEL} / {len(self.networks) - 1}"
         if also:
             why = f"'{best.name}' has the least {measure}, but on these photos it is not clearly better: p is not below {limit}"
             number = ranking.decisive([position for position in ranking.plausible if position in others])
@@ -96,7 +96,7 @@ def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
     return zoos[0], zoos[1]
 
 
-def candidates(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[tuple[Candidate, ...], tuple[Difference, ...]]:
+def networks(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[tuple[Network, ...], tuple[Difference, ...]]:
     """The weights as each zoo's network, each fed by each zoo's protocol, and what the networks compute otherwise. A protocol that
     the user or the weights' folder states is the only one.
 
@@ -115,7 +115,7 @@ def candidates(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple
         protocols.setdefault(protocol, []).append(member.zoo.name)
     sides = ("; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in apart) for side in ("one", "other"))
     found = [
-        Candidate(
+        Network(
             zoo if zoo in whose or len(protocols) == 1 else f"{zoo}, photos prepared as {' and '.join(whose)}'s",
             zoo,
             graph,
@@ -130,13 +130,13 @@ def candidates(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple
 
 def decide(
     opened: Opened,
-    found: Sequence[Candidate],
+    found: Sequence[Network],
     apart: tuple[Difference, ...],
     framework: Destination,
     photos: PhotoSet,
     how: Options,
 ) -> Decided:
-    """Runs every candidate over the photos, those of one protocol together.
+    """Runs every network over the photos, those of one protocol together.
 
     Raises:
         PaddingError: a network computes nothing at the size that its protocol feeds. KeyboardInterrupt: Ctrl-C.

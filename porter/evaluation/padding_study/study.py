@@ -15,7 +15,7 @@ from porter.data.photos import Failure
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
 from porter.evaluation.measuring import PhotoOptions, read_options
-from porter.evaluation.padding_study.between import Decided, candidates, decide, parse_between
+from porter.evaluation.padding_study.between import Decided, decide, networks, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case
 from porter.evaluation.padding_study.numbers import error, judge, mean
@@ -84,7 +84,7 @@ def study(
     opened = replace(opened, facts=how.stated.of(opened.facts, opened.file.file))
     assert opened.member is not None
     protocol = _protocol(opened, how.crops)
-    into = None if port is None else _expect_port_of(read_port(Path(port)), opened)
+    into = None if port is None else _expect_port_of(read_port(Path(port)), opened, zoos)
     data_set = open_any_photos(
         Path(data),
         classes=Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map),
@@ -94,7 +94,7 @@ def study(
     )
     framework = running_framework(opened.framework)
     if zoos:
-        fed, apart = candidates(opened, members, how.crops)
+        fed, apart = networks(opened, members, how.crops)
         found = _of_zoos(decide(opened, fed, apart, framework, data_set, how), zoos, how.crops)
     else:
         setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
@@ -199,11 +199,11 @@ def _of_pads(setting: Setting, rounds: Rounds, bench: Bench, crops: Crops) -> _F
 def _of_zoos(decided: Decided, zoos: tuple[str, str], crops: Crops) -> _Found:
     labelled = decided.outcomes[0].log_loss is not None
     judged = decided.ranking
-    protocols = dict.fromkeys(in_words(each.protocol, crops) for each in decided.candidates)
+    protocols = dict.fromkeys(in_words(each.protocol, crops) for each in decided.networks)
     return _Found(
         cases=tuple(
             _case(each.name, each.differs, {}, outcome, p)
-            for each, outcome, p in zip(decided.candidates, decided.outcomes, judged.p, strict=True)
+            for each, outcome, p in zip(decided.networks, decided.outcomes, judged.p, strict=True)
         ),
         trained=decided.trained(judged, "log-loss" if labelled else "entropy"),
         by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled else None,
@@ -231,12 +231,16 @@ def _protocol(opened: Opened, crops: Crops) -> Preprocess:
     return expect_square(opened.facts, opened.graph.channels, crops, where)
 
 
-def _expect_port_of(port: Port, opened: Opened) -> Port:
-    """Refuses a port of other weights before anything is measured, because the study goes into its record."""
-    record, where = port.record, str(port.folder)
-    asked = "" if opened.member is None else opened.member.name
-    if record.name != asked:
-        raise UsageError(f"this is a port of {record.name}, and the study is of {asked}", where=where)
+def _expect_port_of(port: Port, opened: Opened, zoos: tuple[str, ...]) -> Port:
+    """Refuses a port of other weights before anything is measured, because the study goes into its record.
+
+    Args:
+        zoos: those that the study decides between; a port of each of them is one of these weights.
+    """
+    record, where, member = port.record, str(port.folder), opened.member
+    assert member is not None
+    if record.variant != member.variant or record.zoo not in (zoos or (member.zoo.name,)):
+        raise UsageError(f"this is a port of {record.name}, and the study is of {member.name}", where=where)
     if record.source.sha256 != opened.file.sha256:
         raise UsageError(
             f"the port was made from {record.source.file}, sha256 {record.source.sha256[:12]}..., not from this file, "
