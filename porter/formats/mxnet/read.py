@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -100,12 +101,16 @@ def _channels(nodes: Mapping[str, Node], image: str, tensors: Mapping[str, Array
     if first is None:
         return 3
     count, source = int(tensors[first.inputs[1][0]].shape[1]) * first.stated.count("num_group", 1), first.inputs[0][0]
+    slices: dict[object, list[Node]] = defaultdict(list)
+    for node in nodes.values():
+        if node.op == "slice_axis":
+            slices[tuple(node.inputs[:1])].append(node)
     while source in nodes and source != image:
         node = nodes[source]
         if node.op in ("SliceChannel", "split") and node.stated.count("axis", 1) == 1:
             count *= node.stated.count("num_outputs", 1)
         elif node.op == "slice_axis" and node.stated.count("axis", 0) == 1:
-            beside = [other.stated for other in nodes.values() if other.op == node.op and other.inputs[:1] == node.inputs[:1]]
+            beside = [other.stated for other in slices[tuple(node.inputs[:1])]]
             count = max(
                 int(end) if (end := part.word("end", "None")) != "None" else part.count("begin", 0) + count for part in beside
             )
