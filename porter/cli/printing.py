@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from porter.authoring.check.check import Checked
     from porter.authoring.drafting import NewRecipe
     from porter.authoring.trial import Trial
+    from porter.base.left_out import LeftOut
     from porter.conversion.convert import Conversion
     from porter.conversion.pad_table import PadTable
     from porter.evaluation.prediction import Prediction
     from porter.graph import Graph, Node
-    from porter.graph.left_out import LeftOut
     from porter.graph.pads import Pad
     from porter.identify.inspection import Inspection
     from porter.port import Input, Origin, Record, TensorLists

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from porter.base.errors import GraphError
+from porter.base.left_out import LeftOut
 from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, ops
-from porter.graph.left_out import LeftOut
 from porter.graph.ops import Axes, Axis, Function, Order, channels_in, is_map
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window

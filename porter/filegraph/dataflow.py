@@ -15,9 +15,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from porter.base.dtypes import Array, is_floating
+from porter.base.left_out import LeftOut
 from porter.filegraph.layouts import LARGE
 from porter.graph import MOST_CONSTANTS
-from porter.graph.left_out import LeftOut
 from porter.graph.walks import downstream, in_order
 
 Reference = tuple[str, int]

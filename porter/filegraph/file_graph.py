@@ -14,8 +14,8 @@ from functools import cached_property
 
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError, MappingError, MissingFramework
+from porter.base.left_out import LeftOut
 from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, MaxPool, Op, Shape
-from porter.graph.left_out import LeftOut
 from porter.graph.ops import Axes
 from porter.graph.walks import upstream
 from porter.padding import ANY, Size

@@ -12,6 +12,7 @@ import numpy as np
 
 from porter.base.dtypes import is_floating
 from porter.base.errors import GraphError, PaddingError, first_line
+from porter.base.left_out import LeftOut
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
 from porter.filegraph.file_graph import Stored
@@ -19,7 +20,6 @@ from porter.filegraph.layouts import LARGE, Names, View
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.views import Views
 from porter.graph import GroupNorm, LayerNorm, Op, RmsNorm
-from porter.graph.left_out import LeftOut
 from porter.graph.ops import Order
 from porter.padding import Size
 

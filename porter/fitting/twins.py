@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from porter.base.errors import RecipeError
 from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
 from porter.graph import Graph, tensor_shapes
@@ -35,18 +37,19 @@ def alike(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
     """The same variant in other zoos of its recipe that take the same tensors, each with what it computes otherwise."""
     zoo = member.zoo
     others = [
-        other
-        for other in member.recipe.members(member.variant)
-        if other.zoo.name != zoo.name and other.zoo.framework == zoo.framework
+        each
+        for each in member.recipe.sound_members(member.variant)
+        if each.zoo.name != zoo.name and each.zoo.framework == zoo.framework
     ]
     if not others:
         return
     graph = expand(member)
     tensors = tensors_of(member, graph)
-    for other in (with_options(other, zoo.chosen) for other in others):  # what a user sets holds for each of them
-        theirs = expand(other)
-        if tensors_of(other, theirs) == tensors:
-            yield other, differences(graph, theirs, TRAINING)
+    for other in (with_options(each, zoo.chosen) for each in others):  # what a user sets holds for each of them
+        with suppress(RecipeError):
+            theirs = expand(other)
+            if tensors_of(other, theirs) == tensors:
+                yield other, differences(graph, theirs, TRAINING)
 
 
 def same_function(member: Member, other: Member) -> bool:

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import FileError, GraphError, UsageError
+from porter.base.left_out import LeftOut
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
 from porter.data.preprocess import Preprocess
 from porter.files import AnyPath, expect_plain, is_plain, recover_folder, write_whole
@@ -21,7 +22,7 @@ from porter.formats.limits import read_json
 from porter.frameworks import Destination, Tensors, get_destination
 from porter.graph import Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
-from porter.graph.left_out import LeftOut, notes_on
+from porter.graph.left_out import notes_on
 from porter.graph.pads import Pad
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -284,6 +285,13 @@ class Recipe:
             UsageError: as `zoo`.
         """
         return Member(self, variant, self.zoo(zoo, variant))
+
+    def sound_members(self, variant: str) -> Iterator[Member]:
+        """`variant` as each of its zoos has it, without zoos that have a fault: a zoo spoils itself only."""
+        for name in self.zoos:
+            with suppress(RecipeError):
+                if self.zoos[name].has(variant):
+                    yield self.member(variant, name)
 
     def members(self, variant: str | None = None) -> Iterator[Member]:
         """`variant`, or every variant, as each of its zoos has it."""

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from porter.base.left_out import LeftOut
 from porter.graph import INPUT, Dropout, Graph, Node
-from porter.graph.left_out import LeftOut
 from porter.graph.ops import is_map
 from porter.source.opened import Opened
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from porter.base.errors import MappingError, UsageError
+from porter.base.left_out import LeftOut
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.by_names import fit_by_names
@@ -18,7 +19,6 @@ from porter.fitting.twins import same_function
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import INPUT
-from porter.graph.left_out import LeftOut
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, Port, SourceFile, TensorLists
 from porter.recipe import Member, assumed_size, with_options

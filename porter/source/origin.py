@@ -237,7 +237,7 @@ def _named(member: Member, stated: Statement) -> Iterator[tuple[Member, str, Map
     """The variants of a recipe, each with a name of it that is the stated one or its beginning, and the arguments of that name."""
     recipe, said = member.recipe, stated.name or ""
     for variant in recipe.variants:
-        for each in recipe.members(variant):
+        for each in recipe.sound_members(variant):
             library = _LIBRARIES.get(recipe.zoos[each.zoo.name].reference or each.zoo.name)
             if library is not None and stated.library in (None, library):
                 for name, arguments in _names(each):

@@ -17,9 +17,9 @@ from torch import nn
 
 import porter
 from porter.base.errors import PorterError
+from porter.base.left_out import LeftOut
 from porter.formats.reading import read_checkpoint
 from porter.graph import Dropout
-from porter.graph.left_out import LeftOut
 from porter.port import read_port
 from tests.caffe_files import write_caffe
 from tests.conftest import Cli, refused

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.formats.caffe.text import Message, parse
 from porter.formats.limits import MOST_NODES
-from porter.graph.left_out import LeftOut
 
 IMAGE = "image"
 _DATA = frozenset({"Data", "ImageData", "MemoryData", "WindowData", "HDF5Data", "DummyData"})

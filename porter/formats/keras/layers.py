@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.left_out import LeftOut
 from porter.filegraph.arithmetic import clip, combine
 from porter.filegraph.builder import LARGEST_FLOAT32, Value
 from porter.filegraph.file_graph import Stored
@@ -23,7 +24,6 @@ from porter.formats.keras.resizing import resize_of
 from porter.formats.keras.scaling import constant, normalising, statistics
 from porter.formats.keras.versions import COSINE, is_foreign, modern
 from porter.graph import ops
-from porter.graph.left_out import LeftOut
 from porter.padding import LOWEST, Convention, Pads, Window
 
 AUGMENTATIONS = frozenset(

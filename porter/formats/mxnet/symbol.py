@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
 from porter.formats.limits import MOST_NODES, read_json
-from porter.graph.left_out import LeftOut
 
 _THROUGH = frozenset({"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"})
 _LOSSES = frozenset({"SoftmaxOutput", "Softmax", "LogisticRegressionOutput", "SVMOutput"})

@@ -14,12 +14,12 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, MissingFramework
+from porter.base.left_out import LeftOut
 from porter.base.package import install
 from porter.filegraph.dataflow import Reference
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.onnx.nodes import MISSING, OnnxNode
 from porter.formats.protobuf import parse
-from porter.graph.left_out import LeftOut
 
 OLDEST_OPSET = 7
 """Before it, attributes said how the operands of a sum are laid out (onnx/defs/math/old.cc)."""

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
+from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference
 from porter.formats.limits import MOST_NODES
 from porter.formats.torch7.objects import Table, Thing
-from porter.graph.left_out import LeftOut
 
 Flow = Reference | list["Flow"]
 """A value, or a table of them."""

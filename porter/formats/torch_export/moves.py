@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from porter.base.left_out import LeftOut
 from porter.filegraph import arrays, moves
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.gathering import gather
@@ -18,7 +19,6 @@ from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph import Resize
-from porter.graph.left_out import LeftOut
 from porter.graph.ops import Function, Mode
 
 _MODES: Mapping[str, Mode] = {
