@@ -109,12 +109,17 @@ def _of_step(
     shown = {"window", "convention"} if site_of(mine.op) else set()
     for name in attributes(type(mine.op)).keys() - shown - set(ignoring):
         if not _equal(one_value := getattr(mine.op, name), other_value := getattr(theirs.op, name)):
-            yield name, f"{one_value}", f"{other_value}"
+            yield name, _written(one_value), _written(other_value)
 
 
 def _equal(one: object, other: object) -> bool:
     """Whether two attributes are the same; a file may store a number in float32."""
     return one == other or (isinstance(one, float) and isinstance(other, float) and float32(one) == float32(other))
+
+
+def _written(value: object) -> str:
+    """An attribute in words; a number to the digits of float32, in which a file may store it."""
+    return f"{value:.8g}" if isinstance(value, float) else str(value)
 
 
 def _name(node: Node | None) -> str | None:
