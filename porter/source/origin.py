@@ -188,7 +188,7 @@ def _of_config(config: Mapping[str, Any]) -> Statement | None:
         told = {key: config[key] for key in _TRANSFORMERS if isinstance(config.get(key), bool | int | float | str)}
         return Statement("config.json", f"transformers' {_called(kind, told)}", None)
     if isinstance(made, str) and str(config.get("module")).startswith(("keras_hub.", "keras_cv.")):
-        return Statement("config.json", f"keras-hub's {made}", None)
+        return Statement("config.json", f"keras-hub's {made:.80}", None)
     return None
 
 
@@ -219,9 +219,10 @@ def _known(member: Member, stated: Statement) -> Known:
     if stated.name is None:
         return Known(Origin(by=stated.by, says=stated.says))
     if any(_begins(stated.name, twin, not stated.strict) for twin in TWINS_OF_TIMM):
-        return Known(Origin(by=stated.by, says=f"timm's {stated.name}"))
-    found = [(len(name), each, arguments) for each, name, arguments in _named(member, stated)]
-    longest = [(each, arguments) for length, each, arguments in found if length == max(found, key=lambda one: one[0])[0]]
+        return Known(Origin(by=stated.by, says=f"timm's {stated.name:.80}"))
+    found = list(_named(member, stated))
+    most = max((len(name) for _, name, _ in found), default=0)
+    longest = [(each, arguments) for each, name, arguments in found if len(name) == most]
     fitting = [(each, options) for each, own in longest if (options := _options(stated, own, each)) is not None]
     if not fitting:
         return Known(Origin(by=stated.by, says=stated.says)) if stated.strict else Known()
