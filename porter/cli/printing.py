@@ -212,10 +212,9 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {result.framework or 'any'}"]
     size = "any size" if result.size is None else "{}x{}".format(*result.size)
     if match is not None:
-        stranger = result.origin is not None and result.origin.by != "graph" and result.origin.variant is None
         fits = f"{match.score:.1%}"
         lines.append(
-            f"  fits       {match.member.name} ({fits})" if stranger else f"  is         {match.member.name} (fits {fits})"
+            f"  fits       {match.member.name} ({fits})" if result.stranger else f"  is         {match.member.name} (fits {fits})"
         )
         lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:SHOWN]]
         lines.append(f"  input      {size}" + ("" if checkpoint.graph else ", as the recipe has it"))

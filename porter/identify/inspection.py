@@ -82,6 +82,11 @@ class Inspection:
         return tuple(match for match in others if match.score >= self.match.score - CLOSE)
 
     @property
+    def stranger(self) -> bool:
+        """Whether the file is stated to be a network that the recipe it fits does not have."""
+        return self.origin is not None and self.origin.by != "graph" and self.origin.variant is None
+
+    @property
     def framework(self) -> str | None:
         """Whose own format the file has, or which framework a port is for; None if several frameworks write such files."""
         format = FORMATS.get(self.checkpoint.format)
