@@ -27,7 +27,7 @@ class LeftOut:
 
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):  # it becomes a comment in code
-            raise ValueError(f"'{self.kind[:64]}' is no class of a layer")
+            raise ValueError(f"'{self.kind[:64]}' is not the name of a layer's class")
         if self.rate is not None and not math.isfinite(self.rate):
             object.__setattr__(self, "rate", None)
 

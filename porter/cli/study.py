@@ -24,7 +24,8 @@ def study(result: Study) -> list[str]:
         lines.append("INCOMPLETE: interrupted, so later cases are missing")
     lines += _verdict(result.trained)
     if result.by_entropy is not None:
-        lines += [f"By entropy: {line}" if place == 0 else line for place, line in enumerate(_verdict(result.by_entropy))]
+        said, why = _verdict(result.by_entropy)
+        lines += [f"By entropy: {said[:1].lower()}{said[1:]}", why]
     return [*lines, *(f"  warning   {warning}" for warning in result.warnings)]
 
 

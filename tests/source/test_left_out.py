@@ -145,7 +145,7 @@ def test_a_strangers_record_writes_no_code(tmp_path: Path) -> None:
     record: dict[str, Any] = json.loads((tmp_path / "port" / "port.json").read_text())
     record["left_out"][0]["kind"] = "Dropout\nimport os"
     (tmp_path / "port" / "port.json").write_text(json.dumps(record))
-    with pytest.raises(PorterError, match="is no class of a layer"):
+    with pytest.raises(PorterError, match="is not the name of a layer's class"):
         read_port(tmp_path / "port")
 
 
