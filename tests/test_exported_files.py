@@ -136,7 +136,9 @@ def test_a_file_is_the_reference_of_another_one(
     again = porter.verify(tmp_path / "port", weights=files / name, reference=str(files / reference), float64=True, recipes=files)
     for proof in (*given, again.given):
         assert proof is not None and all(parity.proves for parity in proof.parities)
-        assert (proof.parities[-1].dtype, len(proof.parities[-1].nodes)) == (dtype, nodes)
+        # A graph of a file's own may have the reshape between its pool and its dense layer as a node; the recipe has none.
+        compared = [node for node in proof.parities[-1].nodes if node.path.lower() != "flatten"]
+        assert (proof.parities[-1].dtype, len(compared)) == (dtype, nodes)
     assert len(given) == len(made)
 
 
