@@ -15,7 +15,8 @@ from porter.authoring.draft.from_weights import draft_from_weights
 from porter.authoring.draft.layers import list_layers
 from porter.authoring.draft.names import MARK
 from porter.authoring.todo import to_do
-from porter.base.errors import GraphError, MappingError, RecipeError, UsageError, command
+from porter.base.errors import GraphError, MappingError, RecipeError, UsageError
+from porter.base.options import RECIPE_CHECK
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
@@ -210,7 +211,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
 
 
 def _check_command(path: Path, weights: Path) -> str:
-    return command("recipe", "check", str(path), "--weights", str(weights))
+    return RECIPE_CHECK.line(file=path, weights=weights)
 
 
 def _tried(draft: Draft, trial: Path, variant: str, zoo: str) -> Member:

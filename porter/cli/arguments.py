@@ -1,91 +1,66 @@
-"""The arguments and options that several commands have, and the help of a group of commands."""
+"""Commands of the command line, made from the tables of options (porter.base.options)."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import inspect
+from collections.abc import Callable
+from types import GenericAlias
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
+from porter.base.options import JSON, REQUIRED, Command, Option
 from porter.cli.terminal import write
 from porter.frameworks import DESTINATION_NAMES
 from porter.zoos.tables import STOCK
 
 _DESTINATIONS = " or ".join((", ".join(DESTINATION_NAMES[:-1]), DESTINATION_NAMES[-1]))
-Variant = Annotated[str, typer.Argument(metavar="VARIANT", help="such as mobilenet_v2; see porter recipe list")]
-Subject = Annotated[str, typer.Argument(metavar="VARIANT|FILE", help="a variant, or a file that carries its own graph")]
-From = Annotated[str, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where the weights come from")]
-MaybeFrom = Annotated[
-    str | None, typer.Option("--from", metavar="ZOO|FRAMEWORK", help="where a variant's weights come from; a file needs none")
-]
-To = Annotated[str, typer.Option("--to", metavar="FRAMEWORK", help=f"the framework of the port: {_DESTINATIONS}")]
-Weights = Annotated[Path | None, typer.Option("--weights", metavar="FILE", help="a file to use instead of the zoo's published one")]
-Origin = Annotated[
-    str | None,
-    typer.Option(
-        "--origin", metavar="ZOO", help="insist that the weights are this zoo's, if something states another (docs/twins.md)"
-    ),
-]
-InputSize = Annotated[
-    str | None, typer.Option("--input-size", metavar="N|HxW|any", help="default: the file's own, otherwise the recipe's")
-]
-Recipes = Annotated[
-    Path | None, typer.Option("--recipes", metavar="DIR", help="a folder of recipes to use beside porter's; they come first")
-]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object and nothing else")]
-PortFolder = Annotated[Path, typer.Argument(metavar="DIR", help="a port's folder")]
-Mapped = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="SRC=NODE",
-        help="which layer of the file is which node; for dense layers in a row: FIRST,relu,LAST=head/logits",
-    ),
-]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="set an option of the recipe that a file of weights does not record"),
-]
-Outputs = Annotated[
-    str | None,
-    typer.Option("--outputs", metavar="NAME,...", help="end a FILE's graph at these of its values, which the port then gives"),
-]
-Stock = Annotated[
-    str | None,
-    typer.Option(
-        "--stock",
-        metavar="[timm]",
-        help="use the names of the destination's stock class, if it computes the same: torchvision's, Keras's or timm's",
-    ),
-]
-GivenReference = Annotated[
-    str | None,
-    typer.Option(
-        "--reference",
-        metavar="FILE|FILE.py:CALLABLE",
-        help="compare the port with this too: another file that carries its graph, or your own code, which porter then RUNS",
-    ),
-]
-Data = Annotated[Path, typer.Option("--data", metavar="PATH", help="labelled photos: class folders, a tar, Parquet shards, ...")]
-Device = Annotated[str, typer.Option(metavar="cpu|cuda", help="where the models run")]
-Crops = Annotated[int, typer.Option(metavar="1|10", help="ten crops: the mean of their probabilities")]
-BatchSize = Annotated[int | None, typer.Option(metavar="N", help="photos at a time; default: 16 on a CPU, 64 on a GPU")]
-Workers = Annotated[int | None, typer.Option(metavar="N", help="processes that decode; default: one per core")]
-Limit = Annotated[int | None, typer.Option(metavar="N", help="score at most N photos")]
-Cache = Annotated[Path | None, typer.Option(metavar="DIR", help="keep prepared photos for the next run")]
-Preprocess = Annotated[
-    str | None,
-    typer.Option("--preprocess", metavar="TEXT|FILE", help="how photos become the input: resize=...,size=...,... or JSON"),
-]
-ClassNames = Annotated[
-    Path | None, typer.Option("--class-names", metavar="FILE", help="the names of the classes, one on each line, in their order")
-]
-Split = Annotated[str | None, typer.Option(metavar="NAME", help="train, val or test; default: val, or the only one")]
-Labels = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="ReaL's real.json, ImageNet's development kit, or a list (docs/data.md)")
-]
+Given = dict[str, Any]
+"""What was typed, for the function of the API whose parameters have these names. What was not typed is not in it."""
+
+
+def command(app: typer.Typer, table: Command, **how: Any) -> Callable[[Callable[..., None]], None]:
+    """Makes a function a command of `app` with the options of a table. The function has the options that are parameters of its own,
+    such as `as_json`; the others are in its parameter `given`.
+    """
+
+    def register(function: Callable[..., None]) -> None:
+        options = {option.name: option for option in (*table.options, JSON)}
+        own = inspect.signature(function).parameters.keys()
+
+        def run(**typed: Any) -> None:
+            read = {name: _value(options[name], value) for name, value in typed.items()}
+            given = {name: value for name, value in read.items() if value is not None and name not in (*own, JSON.name)}
+            function(**{name: given if name == "given" else read[name] for name in own})
+
+        run.__signature__ = inspect.Signature([_parameter(option) for option in options.values()])  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        app.command(table.name.split()[-1], help=table.help, **how)(run)
+
+    return register
+
+
+def _value(option: Option, typed: Any) -> Any:
+    return typed if typed is None or option.read is None else option.read(typed)
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    """An option as Typer takes it: a parameter with an annotation."""
+    usual, required = isinstance(option.default, option.kind), option.default is REQUIRED
+    help = f"{option.help}: {_DESTINATIONS}" if option.flag == "--to" else option.help
+    info = typer.Argument if option.flag is None else typer.Option
+    kind: Any = GenericAlias(list, option.kind) if option.many else option.kind
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if required else option.default if usual else None,
+        annotation=Annotated[
+            kind if usual or required else kind | None,
+            info(*([option.flag] if option.flag else ()), metavar=option.metavar, help=help),
+        ],
+    )
 
 
 def help_without_command(context: typer.Context) -> None:

@@ -60,9 +60,9 @@ def conversion(made: Conversion) -> list[str]:
         + ("; as trained, not as shipped" if record.padding == "trained" else ""),
     ]
     if record.folded is not None:
-        kept = f"{len(made.norms)} stay, such as {made.norms[0]}" if made.norms else "none stay"
+        kept = f"{len(record.norms)} stay, such as {record.norms[0]}" if record.norms else "none stay"
         folded = f"{len(record.folded)} folded into the layers before them; {kept}"
-        lines.append(f"  norms    {folded if record.folded or made.norms else 'none to fold: the source has no batch norms'}")
+        lines.append(f"  norms    {folded if record.folded or record.norms else 'none to fold: the source has no batch norms'}")
     if record.stock_class:
         arguments = ", ".join(f"{key}={value!r}" for key, value in record.stock_arguments.items())
         absorbed = f"; {len(record.absorbed)} biases absorbed into the means of the norms after them" if record.absorbed else ""
@@ -245,7 +245,7 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     return [*lines, "", *table(("tensor", "shape", "type"), listed)]
 
 
-def pads(found: PadTable, all_sites: bool, proof: Proof | None) -> list[str]:
+def pads(found: PadTable, all_sites: bool) -> list[str]:
     shown = [site for site in found.sites if all_sites or site.telling]
     rows = []
     for site in shown:
@@ -254,7 +254,7 @@ def pads(found: PadTable, all_sites: bool, proof: Proof | None) -> list[str]:
             rows.append(("  as trained", site.trained.source, site.trained.realised, site.trained.why))
     hidden = len(found.sites) - len(shown)
     more = [f"{hidden} more, without padding: --all shows them"] if hidden else []
-    known = [] if proof is None or found.refused else [f"this port: {_proof(proof)}"]
+    known = [] if found.proof is None or found.refused else [f"this port: {_proof(found.proof)}"]
     return [*table(("site", "source", "destination", "why"), rows), *more, *_refused(found), *known]
 
 

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from porter.base import options
 from porter.base.errors import MappingError, UsageError
 from porter.cli import printing
-from porter.cli.arguments import InputSize, Json, Recipes, help_without_command
+from porter.cli.arguments import command, help_without_command
 from porter.cli.terminal import say, show, write
 
 recipe_app = typer.Typer(help="The recipes: one YAML file per architecture.", invoke_without_command=True, rich_markup_mode=None)
 recipe_app.callback()(help_without_command)
 
 
-@recipe_app.command("list")
-def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
-    """List architectures, their variants and zoos."""
+@command(recipe_app, options.RECIPE_LIST)
+def recipe_list(recipes: Path | None, as_json: bool) -> None:
     from porter.recipe import declared_recipes, recipes_folder
 
     found = declared_recipes(recipes, with_zoos=True)
@@ -31,13 +30,8 @@ def recipe_list(recipes: Recipes = None, as_json: Json = False) -> None:
         say((f"left out: {fault}" for fault in faults), err=True)
 
 
-@recipe_app.command("show")
-def recipe_show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="an architecture or a variant")],
-    recipes: Recipes = None,
-    as_json: Json = False,
-) -> None:
-    """Print a recipe; for a variant, its graph and zoos."""
+@command(recipe_app, options.RECIPE_SHOW)
+def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
     from porter.recipe import expand, find_recipe
 
     recipe = find_recipe(name, recipes)
@@ -47,13 +41,8 @@ def recipe_show(
     show(shown if as_json else printing.recipe(shown))
 
 
-@recipe_app.command("check")
-def recipe_check(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="a recipe")],
-    weights: Annotated[Path | None, typer.Option(metavar="FILE", help="try the recipe on this file: mapping and numbers")] = None,
-    as_json: Json = False,
-) -> None:
-    """Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures."""
+@command(recipe_app, options.RECIPE_CHECK)
+def recipe_check(file: Path, weights: Path | None, as_json: bool) -> None:
     from porter.authoring.check.check import check_recipe
 
     found, trial = check_recipe(file), None
@@ -68,23 +57,17 @@ def recipe_check(
         raise typer.Exit(problem.status)
 
 
-@recipe_app.command("new")
+@command(recipe_app, options.RECIPE_NEW)
 def recipe_new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="of the variant, and of its architecture")],
-    model: Annotated[Path | None, typer.Option("--from-model", metavar="FILE", help="a file that carries its own graph")] = None,
-    weights: Annotated[
-        Path | None,
-        typer.Option(
-            "--weights", metavar="FILE", help="try the recipe on this file; without --from-model, draft it from this file"
-        ),
-    ] = None,
-    zoo: Annotated[str | None, typer.Option("--zoo", metavar="ZOO", help="the name of the recipe's zoo; default: own")] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="default: ./NAME.yaml")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an existing file")] = False,
-    input_size: InputSize = None,
-    as_json: Json = False,
+    name: str,
+    model: Path | None,
+    weights: Path | None,
+    zoo: str | None,
+    out: Path | None,
+    overwrite: bool,
+    input_size: str | None,
+    as_json: bool,
 ) -> None:
-    """Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess."""
     from porter.authoring.drafting import OWN, new_recipe
     from porter.padding.sizes import parse_size
 
@@ -98,9 +81,8 @@ def recipe_new(
         raise typer.Exit(MappingError.status)
 
 
-@recipe_app.command("schema")
-def recipe_schema(as_json: Json = False) -> None:
-    """Print the JSON Schema of recipes and of zoos' files, for editors: the same with --json and without it."""
+@command(recipe_app, options.RECIPE_SCHEMA)
+def recipe_schema(as_json: bool) -> None:
     from porter.authoring.json_schema import schema_text
 
     write(schema_text().rstrip())

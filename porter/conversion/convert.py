@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from porter.base.dtypes import DTYPES, Dtype
 from porter.base.errors import CheckFailed, GraphError, MissingFramework, PaddingError, UsageError
+from porter.base.options import items
 from porter.base.package import __version__
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import TRAINED, Destination, get_destination
-from porter.graph import BatchNorm, Graph, shapes
+from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
 from porter.graph.plan import make_plan
 from porter.graph.record import to_record
 from porter.identify.doors import expect_file, open_file, open_member
 from porter.padding import ANY, Size
-from porter.padding.sizes import parse_size
+from porter.padding.sizes import AnySize, parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
-from porter.recipe import choose_options, find_member, recipes_option
+from porter.recipe import choose_options, find_member, recipes_named
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
 from porter.source.opened import Opened
@@ -45,41 +46,9 @@ class Conversion:
     verdict: Verdict | None
     warnings: tuple[str, ...]
 
-    @property
-    def norms(self) -> tuple[str, ...]:
-        """The batch norms of the port: after folding, those that stay."""
-        return tuple(node.path for node in self.port.graph.nodes if isinstance(node.op, BatchNorm))
-
     def record(self) -> dict[str, Any]:
         """As `porter convert --json` prints it."""
-        record = self.port.record
-        return {
-            "port": str(self.port.folder),
-            "variant": record.variant,
-            "zoo": record.zoo,
-            "framework": record.framework,
-            "classes": record.classes,
-            "source_classes": record.source_classes,
-            "output": record.output,
-            "activation": record.activation,
-            "tensors": record.tensors.counts(),
-            "source": record.source.model_dump(),
-            "licence": record.licence,
-            "origin": record.origin and record.origin.model_dump(),
-            "twins": [asdict(twin) for twin in record.twins],
-            "input": record.input.model_dump(),
-            "padding": record.padding,
-            "pads": [pad.model_dump() for pad in record.pads],
-            "folded": None if record.folded is None else {"norms": len(record.folded), "kept": list(self.norms)},
-            "stock_class": record.stock_class,
-            "stock_arguments": record.stock_arguments,
-            "absorbed": dict(record.absorbed),
-            "parity": record.parity,
-            "check": record.check,
-            "assumed": list(record.assumed),
-            "left_out": [asdict(layer) for layer in record.left_out],
-            "warnings": list(self.warnings),
-        }
+        return {"port": str(self.port.folder), **self.port.record.summary(), "warnings": list(self.warnings)}
 
 
 def convert(
@@ -91,16 +60,16 @@ def convert(
     out: AnyPath | None = None,
     overwrite: bool = False,
     padding: str = "shipped",
-    input_size: str | None = None,
+    input_size: AnySize | None = None,
     dtype: str = "float32",
     allow_overflow: bool = False,
     keep_background: bool = False,
     keep_activation: bool = False,
     keep_dropout: bool = False,
-    preprocess: AnyPath | Mapping[str, Any] | None = None,
+    preprocess: AnyPath | Mapping[str, object] | None = None,
     class_names: AnyPath | None = None,
-    outputs: Sequence[str] = (),
-    mapped: Sequence[str] = (),
+    outputs: str | Sequence[str] = (),
+    mapped: str | Sequence[str] = (),
     options: Mapping[str, bool | float | str] | None = None,
     fold_bn: bool = False,
     stock: bool | str = False,
@@ -115,14 +84,14 @@ def convert(
         subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe. Where a recipe
             has the file's graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        destination: a framework: `tf`, `torch` or `onnx`. `tensorflow` and `pytorch` are other names, here and for `source`;
-            `keras` is one of `tf` here.
+        destination: a framework: `tf`, `torch`, `onnx`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names, here and
+            for `source`; `keras` is one of `tf` here.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here. It appears whole or not at
             all.
         padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were trained with, at the sites
             where the recipe says that the two differ.
-        input_size: `224`, `225x201` (rows x columns) or `any`; None for the file's own, otherwise the recipe's.
+        input_size: `224`, `(225, 201)` (rows x columns), `225x201` or `any`; None for the file's own, otherwise the recipe's.
         dtype: of storage: float32, float16, bfloat16 or float64.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
@@ -131,7 +100,7 @@ def convert(
         preprocess: how a photo becomes the input, in place of what the recipe says, such as
             `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or a file of either.
         class_names: a file with the name of a class on each line, in the order of the model's outputs.
-        outputs: the file's names of the values that the port gives, in place of the file's own outputs: the graph ends there. No
+        outputs: the names in the file of the values that the port gives, in place of its own outputs: the graph ends there. No
             recipe is used then.
         mapped: pairs of a layer of the file and its node, as `LAYER=NODE`; `LAYER=head/logits` chooses the head, and
             `FIRST,relu,LAST=head/logits` joins dense layers of a file that holds only weights.
@@ -149,6 +118,7 @@ def convert(
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
     framework, stored_as, folder = get_destination(destination), parse_dtype(dtype), path_of(recipes)
+    mapped, outputs = items(mapped), items(outputs)
     stated = read_stated(preprocess, class_names)
     size = None if input_size is None else parse_size(input_size)
     if fold_bn and stock:
@@ -169,7 +139,7 @@ def convert(
     if source is None:
         needing = {"--map": mapped, "--option": options, "--padding": padding != "shipped", "--origin": origin}
         file = expect_file(str(subject), folder, [name for name, given in needing.items() if given])
-        wishes = Wishes(keep_background, tuple(mapped), size=size, keep_activation=keep_activation, outputs=tuple(outputs))
+        wishes = Wishes(keep_background, mapped, size=size, keep_activation=keep_activation, outputs=outputs)
         opening = partial(open_file, file, wishes, folder, path_of(weights))
         name = file.name if file.is_dir() else file.stem
     else:
@@ -177,7 +147,7 @@ def convert(
             where = "--outputs" if outputs else "--keep-activation"
             raise UsageError("a recipe's port gives logits", where=where, next="porter convert FILE --to FRAMEWORK")
         member = find_member(str(subject), source, folder)
-        wishes = Wishes(keep_background, tuple(mapped), choose_options(member.recipe, options or {}), origin=origin)
+        wishes = Wishes(keep_background, mapped, choose_options(member.recipe, options or {}), origin=origin)
         pads = parse_padding(padding, member)
         opening = partial(open_member, member, path_of(weights), wishes)
         name = f"{member.variant}-{member.zoo.name}"
@@ -246,7 +216,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         model=dict(sorted(written.model.items())),
         pads=pads_of(plan),
         chosen=dict(opened.chosen),
-        recipes=str(recipes) if member and recipes_option(member.recipe, recipes) else None,
+        recipes=recipes_named(member.recipe, recipes) if member else None,
         layers=dict(written.layers),
         batches={path: int(roles["batches"]) for path, roles in written.tensors.items() if "batches" in roles},
         tensors=opened.lists.model_copy(update={"filled": {name: str(number) for name, number in written.filled.items()}}),

@@ -12,8 +12,8 @@ from porter.frameworks import get_destination
 from porter.graph.pads import Pad, pads_of, with_conventions
 from porter.graph.plan import make_plan
 from porter.padding import REACHES_NOWHERE
-from porter.padding.sizes import parse_size
-from porter.recipe import expand, find_member, trained_conventions
+from porter.padding.sizes import AnySize, parse_size
+from porter.recipe import Proof, expand, find_member, proof_of, trained_conventions
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,27 @@ class PadTable:
 
     Attributes:
         refused: what the destination has no words for, so that `convert` refuses the port.
+        proof: what is known of such ports; None for a file without a recipe.
     """
 
     sites: tuple[SitePads, ...]
     refused: tuple[PorterError, ...]
+    proof: Proof | None = None
 
     def record(self) -> dict[str, Any]:
         """As `porter pads --json` prints it."""
         refused = [{"node": error.where, "why": error.message, "next": error.next} for error in self.refused]
-        return {"sites": [site.record() for site in self.sites], "refused": refused}
+        sites = [site.record() for site in self.sites]
+        return {"sites": sites, "refused": refused, "proof": self.proof and self.proof.record()}
 
 
-def pads(subject: str, source: str | None, destination: str, input_size: str | None, recipes: Path | None) -> PadTable:
+def pads(
+    subject: str,
+    source: str | None = None,
+    destination: str = "torch",
+    input_size: AnySize | None = None,
+    recipes: Path | None = None,
+) -> PadTable:
     """The table of padding sites of a port of the variant `subject`, without weights; without a source, of the file `subject`.
 
     Raises:
@@ -80,4 +89,4 @@ def pads(subject: str, source: str | None, destination: str, input_size: str | N
     conventions = trained_conventions(member)
     trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped
     sites = (SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))
-    return PadTable(tuple(sites), tuple(refused))
+    return PadTable(tuple(sites), tuple(refused), proof_of(member, framework.NAME))

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, get_args
 
 import numpy as np
 
+from porter.base.dtypes import Precision
 from porter.base.errors import FileError, UsageError
 from porter.data.classes import Classes
 from porter.data.layouts import open_photos
@@ -22,17 +23,17 @@ from porter.evaluation.comparison import PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, joined, this_process
 from porter.evaluation.intervals import wilson
-from porter.evaluation.measuring import Entrant, Measured, Options, PhotoOptions, measure, merged, read_options
+from porter.evaluation.measuring import Entrant, Measured, Options, measure, merged, one_of
 from porter.evaluation.predictions import write_predictions
 from porter.evaluation.protocol import protocol_of, rescaled
 from porter.evaluation.published import judge, notes_on_weights, obstacles, other_protocol, published_figure
-from porter.evaluation.results import Accuracy, Evaluation, OfPort
+from porter.evaluation.results import Accuracy, Crops, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import AnyPath, expect_folder, path_of
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
 from porter.source.of_port import member_of, source_of
-from porter.source.protocol import doubted
+from porter.source.protocol import doubted, read_stated
 
 TOLERANCE = 0.05
 """Percentage points around `--expect-top1` if no `--tolerance` is given."""
@@ -45,12 +46,21 @@ def evaluate(
     source: bool = False,
     weights: AnyPath | None = None,
     precision: str = "fp32",
+    device: str = "cpu",
+    crops: int = 1,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    limit: int | None = None,
+    cache: AnyPath | None = None,
+    split: str | None = None,
+    labels: AnyPath | None = None,
+    preprocess: AnyPath | Mapping[str, object] | None = None,
+    class_names: AnyPath | None = None,
     expect_top1: float | None = None,
     tolerance: float | None = None,
     predictions: AnyPath | None = None,
     afresh: bool = False,
     recipes: AnyPath | None = None,
-    **photos: Unpack[PhotoOptions],
 ) -> Evaluation:
     """Measures a port's accuracy on labelled photos, prepared by the port's own protocol, beside the published accuracy.
 
@@ -64,10 +74,18 @@ def evaluate(
         source: runs the source in its own framework beside the port, over the same batches, in float32 on the same device.
         weights: the file that the port was made from; None for the zoo's published one.
         precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, or `bf16` (torch's autocast: batch norms stay in float32).
+        device: `cpu` or `cuda`.
+        crops: 1, or 10: the mean of the crops' probabilities.
+        batch_size: photos at a time; None for 16 on a CPU and 64 on a GPU.
+        workers: processes that decode; None for one per core.
+        limit: of photos.
+        cache: a folder in which prepared photos are kept for the next run.
+        split: `train`, `val` or `test` of a data set that has several; None for its validation set.
+        labels: ReaL's real.json, ImageNet's development kit or a list of labels (docs/data.md), instead of the data set's own.
+        preprocess, class_names: as `convert` takes them, in place of the port's own.
         expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
         predictions: a CSV to write, with what the port saw in every photo (porter.evaluation.predictions).
         afresh: measures all photos, also where Ctrl-C ended an earlier run.
-        photos: how photos are read and run (porter.evaluation.measuring.PhotoOptions).
 
     Raises:
         PorterError: the input is bad, or the protocol cannot be fitted to the only size that the port takes.
@@ -78,12 +96,21 @@ def evaluate(
         source=source,
         weights=weights,
         precision=precision,
+        device=device,
+        crops=crops,
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        cache=cache,
+        split=split,
+        labels=labels,
+        preprocess=preprocess,
+        class_names=class_names,
         expect_top1=expect_top1,
         tolerance=tolerance,
         predictions=predictions,
         afresh=afresh,
         recipes=recipes,
-        **photos,
     )
     return found[0].evaluation
 
@@ -95,12 +122,21 @@ def evaluate_several(
     source: bool = False,
     weights: AnyPath | None = None,
     precision: str = "fp32",
+    device: str = "cpu",
+    crops: int = 1,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    limit: int | None = None,
+    cache: AnyPath | None = None,
+    split: str | None = None,
+    labels: AnyPath | None = None,
+    preprocess: AnyPath | Mapping[str, object] | None = None,
+    class_names: AnyPath | None = None,
     expect_top1: float | None = None,
     tolerance: float | None = None,
     predictions: AnyPath | None = None,
     afresh: bool = False,
     recipes: AnyPath | None = None,
-    **photos: Unpack[PhotoOptions],
 ) -> tuple[OfPort, ...]:
     """Measures several ports as `evaluate` measures one. Each gets the figures that it would get by itself.
 
@@ -113,7 +149,19 @@ def evaluate_several(
     Returns:
         The results in the order of the folders. If Ctrl-C ends the run, ports that have no figures yet are left out.
     """
-    options = read_options(photos, precision)
+    options = Options(
+        device,
+        one_of(precision, get_args(Precision), "--precision"),
+        one_of(crops, get_args(Crops), "--crops"),
+        batch_size,
+        workers,
+        limit,
+        path_of(cache),
+        split,
+        path_of(labels),
+        read_stated(preprocess, class_names),
+        path_of(class_names),
+    )
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
         raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")

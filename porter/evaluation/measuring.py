@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, TypedDict, TypeVar, get_args
+from typing import TypeVar
 
 from porter.base.dtypes import Array, Precision
 from porter.base.errors import UsageError
@@ -20,11 +20,10 @@ from porter.evaluation.comparison import PORT, SOURCE, Comparison
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
 from porter.evaluation.scoring import Logits, Scored, Watching, score
-from porter.files import AnyPath, path_of
 from porter.frameworks import Classifier
 from porter.port import Facts, Port
 from porter.source.opened import Opened
-from porter.source.protocol import NOTHING, Stated, read_stated
+from porter.source.protocol import NOTHING, Stated
 
 T = TypeVar("T")
 
@@ -41,33 +40,6 @@ BATCHES = {"cpu": 16}
 68 images a second by 16, and 29 to 44 by 64, in torchvision's own module too."""
 
 
-class PhotoOptions(TypedDict, total=False):
-    """How photos are read and run, as `evaluate` and `study` take it.
-
-    Attributes:
-        device: `cpu` or `cuda`.
-        crops: 1, or 10: the mean of the crops' probabilities.
-        batch_size: photos at a time; None for 16 on a CPU and 64 on a GPU.
-        workers: processes that decode; None for one per core.
-        limit: of photos.
-        cache: a folder in which prepared photos are kept for the next run.
-        labels: ReaL's real.json, ImageNet's development kit or a list of labels (docs/data.md), instead of the data set's own.
-        split: `train`, `val` or `test` of a data set that has several; None for its validation set.
-        preprocess, class_names: as `convert` takes them, in place of the port's own.
-    """
-
-    device: str
-    crops: int
-    batch_size: int | None
-    workers: int | None
-    limit: int | None
-    cache: AnyPath | None
-    labels: AnyPath | None
-    split: str | None
-    preprocess: AnyPath | Mapping[str, Any] | None
-    class_names: AnyPath | None
-
-
 @dataclass(frozen=True)
 class Options:
     """How photos are read and run.
@@ -77,8 +49,8 @@ class Options:
         workers: processes that decode; None for one per core, fewer for few photos.
         limit: of photos.
         cache: a folder for prepared photos.
-        labels: a file of labels, instead of the data set's own.
         split: of the data set.
+        labels: a file of labels, instead of the data set's own.
         stated: what the user says of the model's photos and classes.
         class_names: the file of the classes' names in it.
 
@@ -93,8 +65,8 @@ class Options:
     workers: int | None = None
     limit: int | None = None
     cache: Path | None = None
-    labels: Path | None = None
     split: str | None = None
+    labels: Path | None = None
     stated: Stated = NOTHING
     class_names: Path | None = None
 
@@ -111,30 +83,17 @@ class Options:
         return Feed(crops, batch_size, workers, self.cache, (process.rank, process.world))
 
 
-def read_options(given: PhotoOptions, precision: str = "fp32") -> Options:
-    """The options as a user gives them.
-
-    Raises:
-        PorterError: a value is none that it can have. TypeError: there is no such option.
-    """
-    rest: dict[str, Any] = {**given}
-    return Options(
-        precision=_one_of(precision, get_args(Precision), "--precision"),
-        crops=_one_of(rest.pop("crops", 1), get_args(Crops), "--crops"),
-        cache=path_of(rest.pop("cache", None)),
-        labels=path_of(rest.pop("labels", None)),
-        class_names=(names := path_of(rest.pop("class_names", None))),
-        stated=read_stated(rest.pop("preprocess", None), names),
-        **rest,
-    )
-
-
 def logits_of(facts: Facts) -> Logits:
     """What the logits of a model are."""
     return Logits(facts.background, facts.activation)
 
 
-def _one_of(value: object, choices: tuple[T, ...], where: str) -> T:
+def one_of(value: object, choices: tuple[T, ...], where: str) -> T:
+    """The choice that a value is.
+
+    Raises:
+        UsageError: it is none of them.
+    """
     for choice in choices:
         if choice == value:
             return choice

@@ -52,7 +52,7 @@ def predict(
     folder: AnyPath,
     images: AnyPath | Sequence[AnyPath],
     *,
-    preprocess: AnyPath | Mapping[str, Any] | None = None,
+    preprocess: AnyPath | Mapping[str, object] | None = None,
     class_names: AnyPath | None = None,
 ) -> tuple[Prediction, ...]:
     """The five likeliest classes of each photo.

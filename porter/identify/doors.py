@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from porter.base.errors import MappingError, PorterError, UsageError, command
+from porter.base.errors import MappingError, PorterError, UsageError
+from porter.base.options import INSPECT
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
@@ -233,7 +234,7 @@ def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     if found is not None and found[1].member is not None:
         advice = convert_command(found[1].member, "FRAMEWORK", checkpoint.path, recipes)
         if found[1].facts.twins and found[1].facts.origin is None:
-            advice = f"{command('inspect', str(checkpoint.path))} prints the line for each network that takes these tensors"
+            advice = f"{INSPECT.line(file=checkpoint.path)} prints the line for each network that takes these tensors"
     if ports := ports_of(checkpoint):
         advice = ", or ".join(convert_trained(port, checkpoint) for port in ports)
     others = [note for note in checkpoint.notes if note != checkpoint.unread]

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import MappingError, PorterError, command
+from porter.base.errors import MappingError, PorterError
+from porter.base.options import CONVERT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
 from porter.files import AnyPath, path_of
@@ -19,8 +20,8 @@ from porter.graph import head_of
 from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, TUNED, Match, Ranked, keeping, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
-from porter.padding import ANY
-from porter.padding.sizes import parse_size
+from porter.padding import ANY, Size
+from porter.padding.sizes import AnySize, parse_size, size_text
 from porter.port import Origin, Port, Record, port_at
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
@@ -122,28 +123,29 @@ class Inspection:
         }
 
 
-def inspect(file: AnyPath, recipes: AnyPath | None = None, input_size: str | None = None) -> Inspection:
+def inspect(file: AnyPath, recipes: AnyPath | None = None, input_size: AnySize | None = None) -> Inspection:
     """What a weights file is: format, variant, zoo, classes, input size, head and differences, and the command that ports it.
 
     Args:
-        input_size: `320` or `320x640` (rows x columns), for a graph that leaves its size open; None for the file's own.
+        input_size: `320`, `(320, 640)` (rows x columns) or `320x640`, for a graph that leaves its size open; None for its own.
     """
     file, folder = weights_in(Path(file)), path_of(recipes)
     port = port_at(file)
     if port is not None:
         return _of_port(port)
-    checkpoint = read_weights(file, size=parse_size(input_size) if input_size else None)
+    size = None if input_size is None else parse_size(input_size)
+    checkpoint = read_weights(file, size=size)
     ranked = rank(checkpoint, folder)
-    return replace(_of_file(checkpoint, ranked, folder, input_size), left_out=tuple(map(str, ranked.faults)))
+    return replace(_of_file(checkpoint, ranked, folder, size), left_out=tuple(map(str, ranked.faults)))
 
 
-def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, input_size: str | None) -> Inspection:
+def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
     matches = ranked.matches
     found, problems = open_likeliest(checkpoint, ranked.likeliest)
     if found is not None:
         return _of_opened(checkpoint, matches, *found, recipes)
     own_graph = checkpoint.graph is not None
-    unmatched = _by_itself(checkpoint, input_size) if own_graph else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
+    unmatched = _by_itself(checkpoint, asked) if own_graph else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
     for match, problem in problems:
         commands = _settled(checkpoint, match, problem, recipes)
         if match.score >= LIKELY and unmatched.commands and not commands:
@@ -159,11 +161,10 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, input
 
 def _of_port(port: Port) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
-    line = _of_graph(port.folder, record.framework)
-    if record.variant is not None and record.zoo is not None:
-        words = ("--to", other_than(record.framework), "--weights", str(port.folder))
-        recipes = ("--recipes", record.recipes) if record.recipes else ()
-        line = command("convert", record.variant, "--from", record.zoo, *words, *recipes)
+    to, variant, folder = other_than(record.framework), record.variant, port.folder
+    line = CONVERT.line(subject=folder, destination=to)
+    if variant is not None:
+        line = CONVERT.line(subject=variant, source=record.zoo, destination=to, weights=folder, recipes=record.recipes)
     return Inspection(
         replace(checkpoint, path=port.folder, format="port", dialect=record.framework),
         (),
@@ -194,16 +195,17 @@ def _or_trained(unmatched: Inspection) -> Inspection:
     return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {TUNED}") if checkpoint.graph is None else unmatched
 
 
-def _by_itself(checkpoint: Checkpoint, input_size: str | None) -> Inspection:
+def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
     """A file whose graph no recipe has: what it gives, and the line that ports it without a recipe."""
     assert checkpoint.graph is not None
-    rows, columns = completed(checkpoint.graph.size, PROBE)
-    open_size = "any" if checkpoint.graph.size == ANY else f"{rows}x{columns}"
-    stated = input_size or (open_size if checkpoint.graph.built_size is None else None)
+    size = asked
+    if size is None and checkpoint.graph.built_size is None:
+        size = ANY if checkpoint.graph.size == ANY else completed(checkpoint.graph.size, PROBE)
     try:
-        opened = open_graph(checkpoint, Wishes(size=parse_size(stated) if stated else None))
+        opened = open_graph(checkpoint, Wishes(size=size))
     except PorterError as error:
         return Inspection(checkpoint, (), None, problem=f"{error.message} ({error.next})" if error.next else error.message)
+    typed = None if size is None else size_text(size)
     return Inspection(
         checkpoint,
         (),
@@ -213,7 +215,7 @@ def _by_itself(checkpoint: Checkpoint, input_size: str | None) -> Inspection:
         size=opened.built_size,
         head=opened.fitted.fit.head if opened.fitted else None,
         activation=opened.facts.activation,
-        commands=(_of_graph(checkpoint.path, opened.framework, *(("--input-size", stated) if stated else ())),),
+        commands=(CONVERT.line(subject=checkpoint.path, destination=other_than(opened.framework), input_size=typed),),
     )
 
 
@@ -256,7 +258,7 @@ def _settled(checkpoint: Checkpoint, match: Match, error: PorterError, recipes: 
             opened = open_as(match, checkpoint, Wishes(map=(setting,)))
         except PorterError:
             continue
-        found.append(convert_command(match.member, other_than(opened.framework), checkpoint.path, recipes, "--map", setting))
+        found.append(convert_command(match.member, other_than(opened.framework), checkpoint.path, recipes, (setting,)))
     return tuple(found)
 
 
@@ -265,8 +267,3 @@ def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:
     if checkpoint.graph is None:
         return match.member.native_size()
     return checkpoint.graph.built_size
-
-
-def _of_graph(path: Path, framework: str, *options: str) -> str:
-    """The command that ports a file by its own graph."""
-    return command("convert", str(path), "--to", other_than(framework), *options)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from porter.base.errors import PorterError, command
+from porter.base.errors import PorterError
+from porter.base.options import CONVERT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks import other_than
 from porter.port import RECORD, Port, read_port
@@ -30,7 +31,7 @@ def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:
 def convert_trained(port: Path, checkpoint: Checkpoint) -> str:
     """The command that ports the file with the port's graph."""
     framework = checkpoint.dialect or "torch"
-    return command("convert", str(port), "--weights", str(checkpoint.path), "--to", other_than(framework))
+    return CONVERT.line(subject=port, weights=checkpoint.path, destination=other_than(framework))
 
 
 def _fitting(folder: Path, checkpoint: Checkpoint) -> Port | None:

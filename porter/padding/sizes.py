@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.base.errors import UsageError
 from porter.padding import ANY, Size
 
 MAX_SIDE = 8192
+
+AnySize = int | Sequence[int] | str
+"""As callers of the API write a size: `224`, `(225, 201)` (rows x columns), or a text as on the command line."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,18 @@ class InputSizes:
             raise UsageError(message, where="--input-size", next=f"write {own}, or save the model for another size, or for any")
 
 
-def parse_size(text: str) -> Size:
-    """`224`, `225x201` (rows x columns) or `any`."""
-    if text == "any":
+def size_text(size: Size) -> str:
+    """A size as it is typed."""
+    return "any" if size == ANY else "{}x{}".format(*size)
+
+
+def parse_size(given: AnySize) -> Size:
+    """`224`, `225x201` (rows x columns) or `any`; a number, or a pair of them."""
+    if given == "any":
         return ANY
+    text = given if isinstance(given, str) else "x".join(map(str, given)) if isinstance(given, Sequence) else str(given)
     sides = text.lower().split("x")
     if len(sides) in (1, 2) and all(side.isdecimal() and 0 < int(side) <= MAX_SIDE for side in sides):
         return int(sides[0]), int(sides[-1])
     form = f"write 224, 225x201 (rows x columns, at most {MAX_SIDE} each) or any"
-    raise UsageError(f"'{text}' is not an input size", where="--input-size", next=form)
+    raise UsageError(f"'{given}' is not an input size", where="--input-size", next=form)

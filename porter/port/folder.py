@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
@@ -43,16 +43,6 @@ OWN_BUILD = "self"
 """The reference of a comparison with porter's own build of the source, which is no proof."""
 PASSED, AGREES, NOT_MADE = "passed", "agrees with porter's own build, which is no proof", "not made: --no-check"
 """What `check` says of a comparison; of one that could not be made, it says `skipped` and why."""
-
-
-ORDER = (
-    *("format", "architecture", "variant", "zoo", "framework", "graph", "input", "source", "origin", "twins", "model", "pads"),
-    *("padding", "options", "chosen", "recipes", "assumed", "layers", "names", "output_names", "batches", "tensors", "mapped"),
-    *("ended_at", "dtype", "preprocess", "protocol_by", "labels", "class_names", "classes", "source_classes", "background"),
-    *("output", "output_layouts", "activation", "left_out", "licence", "folded", "absorbed", "evaluated"),
-    *("stock_class", "stock_arguments", "reference", "parity", "check", "versions", "evaluation", "evaluations", "study"),
-)
-"""The keys of port.json in their order."""
 
 
 Side = Annotated[int, Field(ge=1, le=MAX_SIDE)]
@@ -112,6 +102,29 @@ class TensorLists(Strict):
         """As `--json` prints them."""
         used, ignored, filled = len(self.used), len(self.ignored), len(self.filled)
         return {"used": used, "ignored": ignored, "filled": filled, "reasons": self.reasons, "fillings": self.fillings}
+
+
+_NOT_PRINTED = {"format", "graph", "layers", "names", "batches", "class_names", "evaluation", "evaluations", "study"}
+
+
+class Made(Strict):
+    """What a port is and what it was made from.
+
+    Attributes:
+        architecture, variant, zoo: None for a file of a graph that no recipe has.
+        model: the sha256 of each file that the port's model consists of, by name.
+    """
+
+    format: Literal[1]
+    architecture: str | None
+    variant: str | None
+    zoo: str | None
+    framework: str
+    graph: dict[str, Any]
+    input: Input
+    source: SourceFile
+    model: Annotated[dict[FileName, Sha256], Field(max_length=16)]
+    pads: tuple[Pad, ...]
 
 
 class Facts(Strict):
@@ -178,12 +191,10 @@ class Facts(Strict):
         return class_label(row, self.label_map, self.background)
 
 
-class Record(Facts):
-    """The content of port.json.
+class Record(Facts, Made):
+    """The content of port.json. pydantic has the fields of the last class first.
 
     Attributes:
-        architecture, variant, zoo: None for a file of a graph that no recipe has.
-        model: the sha256 of each file that the port's model consists of, by name.
         chosen: the options that `--option` set.
         ended_at: the file's names of the values that `--outputs` made the graph's outputs.
         recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe; otherwise None.
@@ -202,16 +213,6 @@ class Record(Facts):
             the file in every destination; none in ports of older porters.
     """
 
-    format: Literal[1]
-    architecture: str | None
-    variant: str | None
-    zoo: str | None
-    framework: str
-    graph: dict[str, Any]
-    input: Input
-    source: SourceFile
-    model: Annotated[dict[FileName, Sha256], Field(max_length=16)]
-    pads: tuple[Pad, ...]
     chosen: Mapping[str, Any] = {}
     recipes: str | None = None
     layers: dict[str, str]
@@ -220,6 +221,7 @@ class Record(Facts):
     mapped: tuple[str, ...]
     ended_at: tuple[str, ...] = ()
     dtype: Dtype
+    output_layouts: tuple[Literal["NC", "NCHW", "NHWC", "file"], ...] = ()
     folded: Mapping[str, str] | None = None
     absorbed: Mapping[str, str] = {}
     stock_class: str | None
@@ -231,7 +233,16 @@ class Record(Facts):
     evaluation: dict[str, Any] | None = None
     evaluations: tuple[dict[str, Any], ...] = ()
     study: dict[str, Any] | None = None
-    output_layouts: tuple[Literal["NC", "NCHW", "NHWC", "file"], ...] = ()
+
+    def summary(self) -> dict[str, Any]:
+        """As `porter convert --json` prints it: without figures that are measured later, and without lists of nodes and tensors."""
+        folded = None if self.folded is None else {"norms": len(self.folded), "kept": self.norms}
+        return {**self.model_dump(mode="json", exclude=_NOT_PRINTED), "tensors": self.tensors.counts(), "folded": folded}
+
+    @property
+    def norms(self) -> list[str]:
+        """The batch norms of the port: after folding, those that stay."""
+        return [node["path"] for node in self.graph["nodes"] if node["op"] == "batch_norm"]
 
     @property
     def name(self) -> str:
@@ -279,9 +290,20 @@ class Port:
         return engine.build(self.plan, tensors or self.tensors(), record.layers, dtype or record.dtype, device)
 
 
-def load(folder: AnyPath, device: str = "cpu") -> Any:
-    """The model of a port, built from port.json and never from model.py: an `nn.Module` in eval mode, or a Keras model."""
-    return read_port(Path(folder)).build(device=device)
+class Model(Protocol):
+    """torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays of numpy. It is called with a batch
+    of the framework's own kind, and has the attributes that the framework gives it.
+    """
+
+    def __call__(self, batch: Any, /) -> Any: ...
+
+    def __getattr__(self, name: str, /) -> Any: ...
+
+
+def load(folder: AnyPath, device: str = "cpu") -> Model:
+    """The model of a port, built from port.json and never from model.py."""
+    model: Model = read_port(Path(folder)).build(device=device)
+    return model
 
 
 def port_at(path: Path, *, held: bool = True) -> Port | None:
@@ -358,8 +380,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
 
 def write_record(folder: Path, record: Record) -> None:
     """Writes port.json into a port's folder; an old one stays until the new one is complete."""
-    stated = record.model_dump(mode="json")
-    write_whole(folder / RECORD, json.dumps({name: stated[name] for name in ORDER}, indent=1, allow_nan=False) + "\n")
+    write_whole(folder / RECORD, json.dumps(record.model_dump(mode="json"), indent=1, allow_nan=False) + "\n")
 
 
 def update_record(

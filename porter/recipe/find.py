@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from porter.base.errors import RecipeError, UsageError, command
+from porter.base.errors import RecipeError, UsageError
+from porter.base.options import CONVERT, INSPECT, RECIPE_CHECK
 from porter.recipe.declared import Declared, declared
 from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
@@ -134,7 +135,7 @@ def _extended(recipe: Declared, place: Mark, later: Sequence[Declared], beside: 
         message, known = f"{message}: {chain[1]}.yaml extends '{chain[2]}'", f"write extends: {chain[-1]}"
     broken = next((base for base in later if base.architecture == recipe.architecture), None)
     if broken is not None:
-        message, known = f"'{broken.architecture}' is in {broken.fault}", command("recipe", "check", str(broken.path))
+        message, known = f"'{broken.architecture}' is in {broken.fault}", RECIPE_CHECK.line(file=broken.path)
     fault = RecipeError(message, where=str(place), next=known)
     return replace(recipe, fault=recipe.fault or fault)
 
@@ -180,7 +181,7 @@ def find_recipe(name: str, given: Path | None = None) -> Recipe:
     if declaring:
         return open_recipe(*declaring[0].files)
     if Path(name).exists():
-        next = f"{command('inspect', name)} prints the line that ports it"
+        next = f"{INSPECT.line(file=name)} prints the line that ports it"
         raise UsageError(f"'{name}' is a file, expected a variant", next=next)
     known = _advice(name, recipes)
     meant = [recipe for recipe in recipes if not _is_stray(recipe, given) or nearest(name, [recipe.path.stem])]
@@ -258,14 +259,13 @@ def known_variants(given: Path | None = None) -> tuple[tuple[Known, ...], tuple[
     return tuple(known), tuple(faults)
 
 
-def convert_command(member: Member, to: str, weights: Path, recipes: Path | None, *options: str) -> str:
+def convert_command(member: Member, to: str, weights: Path, recipes: Path | None, mapped: Sequence[str] = ()) -> str:
     """The command that ports a file as a variant of a zoo, whose recipe may be found in the folder `recipes` only."""
-    words = (member.variant, "--from", member.zoo.name, "--to", to, "--weights", str(weights))
-    return command("convert", *words, *options, *recipes_option(member.recipe, recipes))
+    named, zoo = recipes_named(member.recipe, recipes), member.zoo.name
+    return CONVERT.line(subject=member.variant, source=zoo, destination=to, weights=weights, mapped=mapped, recipes=named)
 
 
-def recipes_option(recipe: Recipe | None, given: Path | None) -> tuple[str, ...]:
-    """What a command line needs so that it finds a recipe again: `--recipes DIR` if it is only in the folder `given`."""
-    if recipe is None or given is None or recipe.path.parent != given or given.resolve() in map(Path.resolve, recipe_folders()):
-        return ()
-    return "--recipes", str(given)
+def recipes_named(recipe: Recipe, given: Path | None) -> str | None:
+    """The folder `given` if a command line has to name it so that it finds a recipe again: no other folder has it."""
+    own = given is not None and recipe.path.parent == given and given.resolve() not in map(Path.resolve, recipe_folders())
+    return str(given) if own else None

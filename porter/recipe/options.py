@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import isfinite
 
 from porter.base.errors import UsageError
+from porter.base.options import written
 from porter.recipe.expansion import options_of
 from porter.recipe.expressions import Value
 from porter.recipe.model import BUILT_SIZE, TRAINING_OPTIONS, Member, Recipe, Zoo
@@ -15,22 +16,6 @@ from porter.recipe.spelling import hint
 _WHERE = "--option"
 _SWITCH = {"true": True, "false": False}
 _KINDS: Mapping[type, str] = {bool: "true or false", int: "a whole number", float: "a number"}
-
-
-def split_settings(settings: Sequence[str]) -> dict[str, str]:
-    """The text of each option by its name, from `NAME=VALUE`.
-
-    Raises:
-        UsageError: one has no `=`, or a name occurs twice.
-    """
-    found: dict[str, str] = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or name in found:
-            problem = "is set twice" if equals else "is not NAME=VALUE"
-            raise UsageError(f"'{name if equals else setting}' {problem}", where=_WHERE, next="write NAME=VALUE, each name once")
-        found[name] = value
-    return found
 
 
 def choose_options(recipe: Recipe, given: Mapping[str, Value]) -> dict[str, Value]:
@@ -121,8 +106,3 @@ def _words(recipe: Recipe, name: str) -> Iterator[Value]:
         generations = [older.options for older in zoo.generations.values()]
         variants = [override.options for override in zoo.overrides.values()]
         yield from (table[name] for table in (zoo.options, *generations, *variants) if name in table)
-
-
-def written(value: Value) -> str:
-    """A value as recipes and `--option` write it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

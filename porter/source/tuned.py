@@ -8,13 +8,15 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from porter.base.errors import MappingError, UsageError, command
+from porter.base.errors import MappingError, UsageError
+from porter.base.options import CONVERT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, some
 from porter.fitting.wishes import Wishes
 from porter.frameworks import get_destination, other_than
 from porter.frameworks.dialects import get_port_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
+from porter.padding.sizes import size_text
 from porter.port import Facts, GraphFile, Origin, Port
 from porter.port.holding import hold
 from porter.recipe import Member
@@ -164,8 +166,8 @@ def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None
     if matched.framework == "torch":
         next = "save the state_dict of the port's own model: torch.save(model.state_dict(), FILE)"
     if checkpoint.graph is not None:
-        size = () if checkpoint.graph.built_size else ("--input-size", "{}x{}".format(*port.record.input.native_size))
-        line = command("convert", str(checkpoint.path), "--to", other_than(matched.framework), *size)
+        size = None if checkpoint.graph.built_size else size_text(port.record.input.native_size)
+        line = CONVERT.line(subject=checkpoint.path, destination=other_than(matched.framework), input_size=size)
         next = f"{line} ports the file by its own graph"
     elif checkpoint.counted:
         next = "save the whole model, which has the layers' names: model.save('FILE.keras')"

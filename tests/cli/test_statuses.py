@@ -128,7 +128,7 @@ def test_a_path_that_the_system_refuses_is_told_as_itself(name: str, cli: Cli, t
 
 
 def test_where_memory_ends_it_is_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def inspect(*arguments: object) -> None:
+    def inspect(**arguments: object) -> None:
         raise MemoryError("Unable to allocate 9 TiB")
 
     monkeypatch.setattr(porter, "inspect", inspect)

@@ -198,7 +198,7 @@ def test_pads_shows_both_where_they_differ(recipes: Path) -> None:
         "why": "SAME puts the odd cell at the bottom and right; the destination pads both sides alike",
     }
     assert sites[1].record()["trained"] is None and set(sites[1].record()) >= {"site", "source", "realised", "why"}
-    lines = printing.pads(table, False, None)
+    lines = printing.pads(table, False)
     assert [line.split()[:3] for line in lines if "as trained" in line] == [["as", "trained", "same"]]
     assert not any(site.trained for site in pads(VARIANT, "keras", "tf", None, recipes).sites)
 

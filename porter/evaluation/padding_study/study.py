@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import Unpack
+from typing import get_args
 
 from porter.base.errors import FileError, PorterError, UsageError
+from porter.base.options import items
 from porter.data.classes import Classes
 from porter.data.layouts import open_any_photos
 from porter.data.photos import Failure
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
-from porter.evaluation.measuring import PhotoOptions, read_options
+from porter.evaluation.measuring import Options, one_of
 from porter.evaluation.padding_study.between import Decided, decide, networks, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case
@@ -30,7 +31,7 @@ from porter.identify.doors import open_member
 from porter.port import Port, read_port, update_record
 from porter.recipe import Member, choose_options, find_member, trained_conventions
 from porter.source.opened import Opened
-from porter.source.protocol import doubted
+from porter.source.protocol import doubted, read_stated
 
 
 def study(
@@ -41,12 +42,21 @@ def study(
     between: str | Sequence[str] | None = None,
     origin: str | None = None,
     weights: AnyPath | None = None,
-    sites: Sequence[str] = (),
-    mapped: Sequence[str] = (),
+    sites: str | Sequence[str] = (),
+    mapped: str | Sequence[str] = (),
     options: Mapping[str, bool | float | str] | None = None,
+    device: str = "cpu",
+    crops: int = 1,
+    batch_size: int | None = None,
+    workers: int | None = None,
+    limit: int | None = None,
+    cache: AnyPath | None = None,
+    split: str | None = None,
+    labels: AnyPath | None = None,
+    preprocess: AnyPath | Mapping[str, object] | None = None,
+    class_names: AnyPath | None = None,
     port: AnyPath | None = None,
     recipes: AnyPath | None = None,
-    **photos: Unpack[PhotoOptions],
 ) -> Study:
     """Measures the same weights under each candidate padding, and names the one that they were trained with; or as each of two
     zoos' networks.
@@ -62,8 +72,9 @@ def study(
             then have the names of the first of these zoos that they fit.
         between: two zoos, as `ZOO,ZOO` or a pair, whose networks take the same tensors and compute something else: the study names
             the one that the weights were trained as (docs/twins.md), each fed as its zoo prepares photos and as the other does.
-        data, photos: see `evaluate`; `data` may also be a folder of photos without classes. With ten crops, the single-crop errors
-            of their centre are measured too.
+        data: as for `evaluate`, or a folder of photos without classes.
+        device, batch_size, workers, limit, cache, split, labels, preprocess, class_names: see `evaluate`.
+        crops: 1, or 10: the single-crop errors of the ten crops' centre are measured too.
         sites: instead of all strided sites, as `PATH=CONVENTION,CONVENTION`, with conventions as recipes write them.
         port: the folder of a port of these weights; the study goes into its record too.
 
@@ -71,12 +82,23 @@ def study(
         PorterError: the input is bad.
         KeyboardInterrupt: Ctrl-C in the first round. After Ctrl-C in a later round, the result is not `complete`.
     """
-    how = read_options(photos)
+    how = Options(
+        device,
+        crops=one_of(crops, get_args(Crops), "--crops"),
+        batch_size=batch_size,
+        workers=workers,
+        limit=limit,
+        cache=path_of(cache),
+        split=split,
+        labels=path_of(labels),
+        stated=read_stated(preprocess, class_names),
+        class_names=path_of(class_names),
+    )
     zoos = () if between is None else parse_between(between)
     _expect_use(source, zoos, sites, origin)
     members = [find_member(variant, zoo, path_of(recipes)) for zoo in zoos or (source,) if zoo is not None]
     chosen = choose_options(members[0].recipe, options or {})
-    wishes = Wishes(map=tuple(mapped), options=chosen, origin=origin)
+    wishes = Wishes(map=items(mapped), options=chosen, origin=origin)
     if source is not None or not zoos:
         opened = open_member(find_member(variant, str(source), path_of(recipes)), path_of(weights), wishes)
     else:
@@ -99,7 +121,7 @@ def study(
     else:
         setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
         bench = Bench(opened, setting, framework, protocol, data_set, how)
-        asked = parse_sites(sites, opened.graph)
+        asked = parse_sites(items(sites), opened.graph)
         rounds = run_rounds(setting, trained_conventions(opened.member), asked, bench.run)
         found = _of_pads(setting, rounds, bench, how.crops)
     assumed = opened.facts.assumed + doubted(opened.facts, opened.member.zoo.name)

@@ -1,0 +1,278 @@
+"""Every option of porter, once: how it is typed, the parameter that it is in the API, and what its help says.
+
+The command line is made from these tables, and so are the commands that porter prints. The functions of the API have signatures of
+their own, for `help()` and for mypy: a test compares them with the tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from porter.base.errors import UsageError, command
+
+REQUIRED: Any = object()
+"""The default of what has to be typed."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of commands, or an argument, which is typed by its place.
+
+    Attributes:
+        name: of the parameter.
+        flag: None for an argument.
+        kind: the type of what is typed.
+        many: whether it may be typed several times.
+        read: gives the parameter's value for what is typed.
+    """
+
+    name: str
+    flag: str | None
+    metavar: str | None
+    help: str
+    kind: type = str
+    default: Any = None
+    many: bool = False
+    read: Callable[[Any], Any] | None = None
+
+    def words(self, value: object) -> list[str]:
+        """What is typed for a value: nothing for the default."""
+        if value is None or value is False or value in ("", (), [], {}, self.default):
+            return []
+        if value is True:
+            return [str(self.flag)]
+        if isinstance(value, Mapping):
+            value = [f"{name}={written(setting)}" for name, setting in value.items()]
+        values = list(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else [str(value)]
+        flag = [] if self.flag is None else [self.flag]
+        return [word for each in (values if self.many else [",".join(values)]) for word in (*flag, each)]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its name, what its help says, and its options, in the order of its help. Each has `--json` too."""
+
+    name: str
+    help: str
+    options: tuple[Option, ...]
+
+    def line(self, **values: object) -> str:
+        """The command as it is typed to give its options these values, in their order; defaults are left out."""
+        known = {option.name: option for option in self.options}
+        return command(*self.name.split(), *(word for name, value in values.items() for word in known[name].words(value)))
+
+
+def written(value: object) -> str:
+    """A value as recipes and `--option` write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def items(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """What is given where there may be several texts: one text is one of them."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
+
+
+def split_settings(settings: Sequence[str]) -> dict[str, str]:
+    """The text of each option of a recipe by its name, from `NAME=VALUE`.
+
+    Raises:
+        UsageError: one has no `=`, or a name occurs twice.
+    """
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals or name in found:
+            problem = "is set twice" if equals else "is not NAME=VALUE"
+            message = f"'{name if equals else setting}' {problem}"
+            raise UsageError(message, where="--option", next="write NAME=VALUE, each name once")
+        found[name] = value
+    return found
+
+
+def _argument(name: str, metavar: str, help: str, kind: type = Path, many: bool = False) -> Option:
+    return Option(name, None, metavar, help, kind, REQUIRED, many)
+
+
+def _switch(name: str, help: str, flag: str | None = None) -> Option:
+    return _option(name, None, help, bool, False, flag)
+
+
+def _option(
+    name: str, metavar: str | None, help: str, kind: type = str, default: Any = None, flag: str | None = None, **more: Any
+) -> Option:
+    return Option(name, flag or f"--{name.replace('_', '-')}", metavar, help, kind, default, **more)
+
+
+_DEVICE = _option("device", "cpu|cuda", "where the models run", default="cpu")
+_FROM = _option("source", "ZOO|FRAMEWORK", "where a variant's weights come from; a file needs none", flag="--from")
+_WEIGHTS = _option("weights", "FILE", "a file to use instead of the zoo's published one", Path)
+_SHARED = {
+    option.name: option
+    for option in (
+        _argument("variant", "VARIANT", "such as mobilenet_v2; see porter recipe list", str),
+        _argument("subject", "VARIANT|FILE", "a variant, or a file that carries its own graph", str),
+        _argument("folder", "DIR", "a port's folder"),
+        _argument("folders", "DIR...", "folders of ports; several share the decoded photos", many=True),
+        _argument("images", "IMAGE...", "photos", many=True),
+        _argument("file", "FILE", "a weights file of any readable format"),
+        _argument("name", "NAME", "an architecture or a variant", str),
+        _FROM,
+        _option("destination", "FRAMEWORK", "the framework of the port", default=REQUIRED, flag="--to"),
+        _WEIGHTS,
+        _option("out", "DIR", "default: ./VARIANT-ZOO-FRAMEWORK or ./STEM-FRAMEWORK", Path),
+        _switch("overwrite", "replace an existing port"),
+        _option("padding", "shipped|trained", "the zoo's pads, or those that the weights were trained with", default="shipped"),
+        _option("input_size", "N|HxW|any", "default: the file's own, otherwise the recipe's"),
+        _option("dtype", "TYPE", "float32, float16, bfloat16 or float64", default="float32"),
+        _switch("allow_overflow", "let values become infinite that are too large"),
+        _switch("keep_background", "keep row 0 of a 1001-class head"),
+        _switch("keep_activation", "keep the softmax or sigmoid that gives a FILE's only output"),
+        _switch("keep_dropout", "write the dropouts that the file shows, for who trains on"),
+        _option("preprocess", "TEXT|FILE", "how photos become the input: resize=...,size=...,... or JSON"),
+        _option("class_names", "FILE", "the names of the classes, one on each line, in their order", Path),
+        _option(
+            "outputs", "NAME,...", "end a FILE's graph at these of its values", default=(), read=lambda names: names.split(",")
+        ),
+        _option(
+            "mapped",
+            "SRC=NODE",
+            "which layer of the file is which node; for dense layers in a row: FIRST,relu,LAST=head/logits",
+            default=(),
+            flag="--map",
+            many=True,
+        ),
+        _option(
+            "options",
+            "NAME=VALUE",
+            "set an option of the recipe that a file of weights does not record",
+            flag="--option",
+            many=True,
+            read=split_settings,
+        ),
+        _switch("fold_bn", "fold batch norms into the layers before them"),
+        _option(
+            "stock",
+            "[timm]",
+            "use the names of the destination's stock class, if it computes the same: torchvision's, Keras's or timm's",
+            default=False,
+            read=lambda library: library or True,
+        ),
+        _option("check", None, "compare port and source; default: if possible", bool, flag="--check/--no-check"),
+        _option(
+            "reference",
+            "FILE|FILE.py:CALLABLE",
+            "compare the port with this too: another file that carries its graph, or your own code, which porter then RUNS",
+        ),
+        _option("origin", "ZOO", "insist that the weights are this zoo's, if something states another (docs/twins.md)"),
+        _option("recipes", "DIR", "a folder of recipes to use beside porter's; they come first", Path),
+        _switch("float64", "compare in double precision only"),
+        _switch("layers", "print every compared node"),
+        _DEVICE,
+        _option("tolerance", "X", "limit on relative L2 distance", float),
+        _option("data", "PATH", "labelled photos: class folders, a tar, Parquet shards, ...", Path, REQUIRED),
+        _option("precision", "fp32|tf32|bf16", "of the port; the source runs in fp32", default="fp32"),
+        _option("crops", "1|10", "ten crops: the mean of their probabilities", int, 1),
+        _option("batch_size", "N", "photos at a time; default: 16 on a CPU, 64 on a GPU", int),
+        _option("workers", "N", "processes that decode; default: one per core", int),
+        _option("limit", "N", "score at most N photos", int),
+        _option("cache", "DIR", "keep prepared photos for the next run", Path),
+        _option("split", "NAME", "train, val or test; default: val, or the only one"),
+        _option("labels", "FILE", "ReaL's real.json, ImageNet's development kit, or a list (docs/data.md)", Path),
+        _option("expect_top1", "X", "exit status 1 unless top-1 is near X per cent", float),
+        _option("predictions", "FILE.csv", "write what the port saw in every photo", Path),
+        _switch("afresh", "do not go on where Ctrl-C ended a run, but measure all photos"),
+        _option("results", "FILE.csv", "write a line of figures for each port", Path),
+        _switch("tensors", "list every tensor with its shape and type"),
+        _switch("all_sites", "also the sites that need no padding (--json has them)", "--all"),
+        _option("between", "ZOO,ZOO", "decide as which of two zoos' networks of the same tensors the weights were trained"),
+        _option(
+            "sites",
+            "PATH=CONVENTION,...",
+            "try these conventions at this site, instead of all strided sites",
+            default=(),
+            flag="--site",
+            many=True,
+        ),
+        _option("port", "DIR", "write the study into this port's record", Path),
+        _option("model", "FILE", "a file that carries its own graph", Path, flag="--from-model"),
+        _option("zoo", "ZOO", "the name of the recipe's zoo; default: own"),
+    )
+}
+_PHOTOS = "device crops batch_size workers limit cache split labels preprocess class_names"
+JSON = _switch("as_json", "print one JSON object and nothing else", "--json")
+
+
+def _command(name: str, help: str, names: str, *own: Option) -> Command:
+    """A command with the options of these names, some of which are its `own`."""
+    options = {**_SHARED, **{option.name: option for option in own}}
+    return Command(name, help, tuple(options[each] for each in names.split()))
+
+
+CONVERT = _command(
+    "convert",
+    "Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port.",
+    "subject source destination weights out overwrite padding input_size dtype allow_overflow keep_background keep_activation "
+    "keep_dropout preprocess class_names outputs mapped options fold_bn stock check reference origin recipes",
+)
+VERIFY = _command(
+    "verify",
+    "Compare a port with its source again, node by node. Exit status 1 if they differ.",
+    "folder weights float64 layers device tolerance reference recipes",
+    replace(_DEVICE, help="where the port runs"),
+)
+PREDICT = _command("predict", "Print the five likeliest classes of photos.", "folder images preprocess class_names")
+EVALUATE = _command(
+    "eval",
+    "Measure the top-1, top-5 and loss of ports on labelled photos. Ctrl-C stops and prints the figures so far.",
+    f"folders data source weights precision {_PHOTOS} expect_top1 tolerance predictions afresh results recipes",
+    _switch("source", "run the source in its own framework beside the port"),
+    _option("tolerance", "T", "how near, in percentage points; default: 0.05", float),
+)
+INSPECT = _command("inspect", "Print what a weights file is, and the command that ports it.", "file tensors input_size recipes")
+PADS = _command(
+    "pads",
+    "Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads, and what "
+    "the destination refuses.",
+    "subject source destination input_size all_sites recipes",
+)
+FETCH = _command(
+    "fetch",
+    "Download a variant's published weights into the cache, check them and print their path.",
+    "variant source recipes",
+    replace(_FROM, help="where the weights come from", default=REQUIRED),
+)
+STUDY = _command(
+    "study padding",
+    "Measure the same weights under each candidate padding and name the one that they were trained with.",
+    f"variant source data between origin weights sites mapped options {_PHOTOS} port recipes",
+)
+REPORT = _command(
+    "report",
+    "Write everything that is recorded about a port as one HTML page.",
+    "folder out",
+    _option("out", "FILE", "default: DIR/report.html", Path),
+)
+RECIPE_LIST = _command("recipe list", "List architectures, their variants and zoos.", "recipes")
+RECIPE_SHOW = _command("recipe show", "Print a recipe; for a variant, its graph and zoos.", "name recipes")
+RECIPE_CHECK = _command(
+    "recipe check",
+    "Check every variant of a recipe in every zoo: graph, shapes, names, pads, expressions, figures.",
+    "file weights",
+    _argument("file", "FILE", "a recipe"),
+    replace(_WEIGHTS, help="try the recipe on this file: mapping and numbers"),
+)
+RECIPE_NEW = _command(
+    "recipe new",
+    "Draft a recipe from a file that carries its own graph, whole, or from a file of weights, with # TODO where it is a guess.",
+    "name model weights zoo out overwrite input_size",
+    _argument("name", "NAME", "of the variant, and of its architecture", str),
+    replace(_WEIGHTS, help="try the recipe on this file; without --from-model, draft it from this file"),
+    _option("out", "FILE", "default: ./NAME.yaml", Path),
+    _switch("overwrite", "replace an existing file"),
+)
+RECIPE_SCHEMA = _command(
+    "recipe schema", "Print the JSON Schema of recipes and of zoos' files, for editors: the same with --json and without it.", ""
+)
