@@ -15,8 +15,9 @@ import numpy as np
 from porter.filegraph import arrays
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference, Tensor
+from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import LARGE, View
+from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, Walk, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
@@ -59,8 +60,11 @@ def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
     """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1 themselves."""
     before, sizes = walk.stretched.get(source, (source, ()))
     given, shape = walk.sizes(before), walk.flow.shape(other)
-    fits = sizes and given and shape and all(one in (1, size) for one, size in zip(shape[::-1], sizes[::-1], strict=False))
-    return before if fits and given and shape and np.broadcast_shapes(given, shape) == sizes else source
+    if not given or not shape or max(len(given), len(shape)) != len(sizes):
+        return source
+    narrow, wide = ((*[1] * (len(sizes) - len(each)), *each) for each in (given, shape))
+    fits = all(size == (one if other == 1 else other) for one, other, size in zip(narrow, wide, sizes, strict=True))
+    return before if fits else source
 
 
 def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool = True) -> Read:
@@ -288,11 +292,11 @@ def _norm_of_axes(
     if (
         view.places(places) != {*range(len(lead), len(sizes))}
         or not (lead or walk.views.whole)
-        or math.prod(sizes[len(lead) :]) >= LARGE
+        or isinstance(width := product(sizes[len(lead) :]), Open)
     ):
         return f"{node.op} over other axes than known ones behind the batch"
     stored = {role: walk.flow.tensor(each) for role, each in tensors.items()}
-    flat = view.reshaped([*sizes[: len(lead)], math.prod(sizes[len(lead) :])])
+    flat = view.reshaped([*sizes[: len(lead)], width])
     joined = walk.as_array(f"{node.name}:joined", flat) if flat is not None else None
     if joined is None or any(each is None or each.shape != sizes[len(lead) :] for each in stored.values()):
         return None

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 
 from porter.filegraph.arrays import has_batch, like, place_in, with_array
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.layouts import LARGE, View
+from porter.filegraph.dims import Open, product as product_of
+from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, Walk
 from porter.graph import Add, MatMul, ReduceAxis, Softmax
 from porter.graph.ops import Function
@@ -33,8 +34,8 @@ def reduce(walk: Walk[N], node: N, view: View, function: Function, places: Colle
 
 def total(walk: Walk[N], node: N, view: View, places: Collection[int], keep: bool) -> Read:
     """The sum along axes of known sizes, as so many times the mean."""
-    count = math.prod((view.sizes or ())[place] for place in places)
-    if count >= LARGE:
+    count = product_of((view.sizes or ())[place] for place in places)
+    if isinstance(count, Open):
         return f"{node.op} over an axis of open size"
     mean = reduce(walk, node, view, "mean", places, keep)
     if not isinstance(mean, View):
@@ -51,7 +52,7 @@ def softmax(walk: Walk[N], node: N, source: Reference, places: Collection[int]) 
     order = [*(place for place in range(len(whole.sizes)) if place not in last), *last]
     sizes = [whole.sizes[place] for place in order]
     turned = whole.transposed(order)
-    flat = turned and turned.reshaped([*sizes[: -len(last)], math.prod(sizes[-len(last) :])]) if len(last) > 1 else turned
+    flat = turned and turned.reshaped([*sizes[: -len(last)], product_of(sizes[-len(last) :])]) if len(last) > 1 else turned
     view = walk.as_array(f"{node.name}:last", flat) if flat is not None else None
     if view is None or has_batch(whole, last[0]):
         return f"{node.op} over the batch"

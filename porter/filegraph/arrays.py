@@ -13,8 +13,9 @@ import numpy as np
 
 from porter.filegraph.builder import AXES, Value
 from porter.filegraph.dataflow import N, Reference, Tensor
+from porter.filegraph.dims import Dim, Open
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import LARGE, View, unrepeated
+from porter.filegraph.layouts import View, unrepeated
 from porter.filegraph.walk import Read, Walk
 from porter.graph import (
     AddArray,
@@ -129,7 +130,7 @@ def cut(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slic
         return found.transposed([left.index(place) for place in sorted(left)]) if isinstance(found, View) else found
     view = walk.as_array(f"{name}:array", whole)
     *others, part = (parts.get(place, slice(None)) for place in range(len(order)))
-    if view is not None and not view.value.is_array and all(map(_is_whole, others)) and isinstance(part, slice):
+    if view is not None and not view.value.is_array and all(map(is_whole, others, whole.sizes or ())) and isinstance(part, slice):
         return walk.builder.cut(name, view.value, {AXES[0]: part})  # of features
     return _cut(walk, node, name, view, parts) if view is not None else None
 
@@ -141,7 +142,7 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
         cells = slice(part, part + 1 or None) if isinstance(part, int) else part
         if isinstance(part, int):
             gone.append(place)
-        if _is_whole(cells) or (size < LARGE and range(size)[cells] == range(size)):
+        if is_whole(cells, size):
             continue
         if has_batch(view, place):
             return f"{node.op} of the batch"
@@ -154,13 +155,16 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
     return found.without(gone) if gone else found
 
 
-def _is_whole(part: slice | int) -> bool:
-    return isinstance(part, slice) and (part.start or 0, part.stop, part.step or 1) == (0, None, 1)
+def is_whole(part: slice | int, size: Dim) -> bool:
+    """Whether a part of an axis is all of it."""
+    if isinstance(part, int) or (part.start or 0, part.stop, part.step or 1) == (0, None, 1):
+        return not isinstance(part, int)
+    return not isinstance(size, Open) and range(size)[part] == range(size)
 
 
-def _ends(cells: slice, size: int) -> tuple[int, int, int] | None:
+def _ends(cells: slice, size: Dim) -> tuple[int, int, int] | None:
     """Cells that are left out before and after, and the step; None where they depend on a size that is open."""
-    if size < LARGE:
+    if not isinstance(size, Open):
         start, stop, step = cells.indices(size)
         return None if step < 1 else (start, max(size - stop, 0), step)
     start, stop, step = cells.start or 0, cells.stop, cells.step or 1
@@ -177,7 +181,7 @@ def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -
         axis, size = place_in(view, place), view.sizes[place]
         if has_batch(view, place):
             return f"{node.op} of the batch"
-        if size >= LARGE:
+        if isinstance(size, Open):
             return f"{node.op} of an axis of open size"
         if not shift % size:
             continue

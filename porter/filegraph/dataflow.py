@@ -16,7 +16,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, is_floating
 from porter.base.left_out import LeftOut
-from porter.filegraph.layouts import LARGE
+from porter.filegraph.dims import ON_SIZES, Dim, Numbers, Undecided, are_open, known, of_sizes, whole
 from porter.graph import MOST_CONSTANTS
 from porter.graph.walks import downstream, in_order
 
@@ -24,7 +24,6 @@ Reference = tuple[str, int]
 """A value: the node that gives it, and which of its outputs."""
 Operand = Reference | float
 """What a node reads: a value, or a number that it states itself."""
-Numbers = np.ndarray[Any, np.dtype[Any]]
 Found = Mapping[str, Any]
 Pattern = float | str | tuple[Any, ...]
 """A number; a capture; or an op's kind and the patterns of its inputs. A capture is "x", the value that the layer takes, "$name", a
@@ -37,9 +36,6 @@ MOST_OF_SIZES = 1 << 18
 """The most numbers of a value that a file computes from sizes: a detector has 8,400 cells for an image of 640x640."""
 _MOST_STEPS = 1 << 18
 """Nodes that `Dataflow.weights` goes through in all: a kernel that a model standardises has ten, and no other has any of them."""
-_QUOTIENTS = frozenset({"Div", "FloorDiv"})
-_DECIDING = frozenset({*_QUOTIENTS, "FloorMod", "Mod", "Max", "Min", "Clip", "Sign"})
-"""Kinds that may make of an open size a number of some sizes only, as pads that a file computes by SAME."""
 _COMPARING: Mapping[str, Callable[..., Any]] = {
     "Less": np.less,
     "Greater": np.greater,
@@ -50,35 +46,10 @@ _COMPARING: Mapping[str, Callable[..., Any]] = {
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 
 
-def _hold_at_every_size(kind: str, inputs: Sequence[Numbers], values: Collection[Numbers]) -> bool:
-    """Whether values hold whatever the open sizes are that stand among the inputs; twice a size, over that size, is 2."""
-    are_open = [np.abs(each) >= LARGE // 2 for each in inputs if each.dtype.kind in "iuf"]
-    if not any(map(np.any, are_open)):
-        return True
-    if kind in ("Add", "Sub") and len(are_open) == len(inputs) == 2:
-        # The numbers that stand for two sizes are any distance apart, and only no distance says anything of the sizes.
-        both = np.logical_and(*are_open)
-        if any(np.any(both & (value != 0) & (np.abs(value) < LARGE // 2)) for value in values):
-            return False
-    if kind in _COMPARING and len(inputs) == 2:
-        return _compares_at_every_size(*np.broadcast_arrays(*inputs))
-    ratio = kind in _QUOTIENTS and len(are_open) == 2 and np.array_equal(are_open[0], are_open[1])
-    return (ratio or kind not in _DECIDING) and all(np.array_equal(value, np.trunc(value)) for value in values)
-
-
-def _compares_at_every_size(first: Numbers, second: Numbers) -> bool:
-    """Whether two values compare alike whatever the open sizes are: a size with itself, and with zero and less. A size of which
-    something was taken, and which may be less than that, is below the numbers that stand for sizes.
-    """
-    known = np.maximum(np.abs(first), np.abs(second)) < LARGE // 2
-    above = ((first >= LARGE) & (second <= 0)) | ((second >= LARGE) & (first <= 0))
-    return bool(np.all(known | above | (first == second)))
-
-
 def _quotient(first: Numbers, second: Numbers) -> Numbers:
     """Whole numbers are cut, real ones divided."""
-    whole = first.dtype.kind == second.dtype.kind == "i"
-    return np.trunc(first / second).astype(np.int64) if whole else np.asarray(first / second)
+    both = first.dtype.kind == second.dtype.kind == "i"
+    return np.trunc(first / second).astype(np.int64) if both else np.asarray(first / second)
 
 
 ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
@@ -91,12 +62,14 @@ ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "SquaredDifference": lambda x, other: np.square(x - other),
     **{"Reciprocal": lambda x: 1 / x, "Rsqrt": lambda x: 1 / np.sqrt(x), "Where": lambda test, x, other: np.where(test, x, other)},
 }
-"""Functions of each number, by the kinds of nodes; operands broadcast."""
+"""Functions of each number, by the kinds of nodes; operands broadcast. numpy's own take open sizes too, but for `ON_SIZES`."""
 
 
 def _each(kind: str, values: Sequence[Numbers]) -> Any:
     """A function of each number. numpy would write into a third operand of a function of two."""
     function, several = ELEMENTWISE[kind], kind in _COMMUTATIVE and len(values) > 1
+    if any(map(are_open, values)):
+        function = ON_SIZES.get(kind, function)
     if isinstance(function, np.ufunc) and len(values) != function.nin and not several:
         raise ValueError(f"{kind} of {len(values)} values")
     return reduce(function, values) if several else function(*values)
@@ -203,7 +176,7 @@ class Dataflow(Generic[N]):
         if len(inputs) < len(node.inputs) or sum(value.size for value in inputs) > 4 * most:
             return False
         values = self._results(node, inputs, most)
-        if values is None or (node.name in self.live and not _hold_at_every_size(self.kind(node), inputs, values.values())):
+        if values is None:
             return False
         self.computed |= values
         return True
@@ -218,9 +191,11 @@ class Dataflow(Generic[N]):
                 return None
             with np.errstate(all="ignore"):
                 found = _each(kind, inputs) if evaluator is None else evaluator(node, *inputs)
-        except (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError):  # operands that do not fit, or of over 32 axes
+        # Operands that do not fit, or of over 32 axes, and sizes of which the input decides.
+        except (ValueError, TypeError, LookupError, ArithmeticError, RuntimeError, Undecided):
             return None
         results = [np.asarray(value) for value in (found if isinstance(found, list) else [found])]
+        results = [of_sizes(value) if are_open(value) else value for value in results]
         self.budget -= sum(value.nbytes for value in results)
         fits = self.budget >= 0 and all(value.size <= most for value in results)
         return {(node.name, index): value for index, value in enumerate(results)} if fits else None
@@ -238,8 +213,7 @@ class Dataflow(Generic[N]):
         """
         if source[0] in self.live:
             computed = self.computed.get(source)
-            known = computed is not None and computed.dtype.kind in "iuf" and bool(np.all(np.abs(computed) < LARGE // 2))
-            return computed if known else None
+            return computed if computed is not None and computed.dtype.kind in "iuf" else None
         return self._stored(source) if self.constants.declared(source[0]) is not None else self.computed.get(source)
 
     def number(self, source: Operand) -> float | None:
@@ -255,11 +229,21 @@ class Dataflow(Generic[N]):
         value = self._small(source)
         return bool(value.item()) if value is not None and value.size == 1 and value.dtype.kind == "b" else None
 
-    def integers(self, source: Reference) -> list[int] | None:
+    def dims(self, source: Reference) -> list[Dim] | None:
         """Whole numbers, also those that depend on sizes; None where they are unknown or not whole."""
         value = self._small(source)
-        whole = value is not None and np.array_equal(value, np.trunc(value))
-        return [int(number) for number in value.ravel()] if value is not None and whole else None
+        if value is None or not (are_open(value) or np.array_equal(value, np.trunc(value))):
+            return None
+        return [whole(number) for number in value.ravel().tolist()]
+
+    def integers(self, source: Reference) -> list[int] | None:
+        """As `dims`.
+
+        Raises:
+            Undecided: one of them is open.
+        """
+        dims = self.dims(source)
+        return None if dims is None else known(dims)
 
     def tensor(self, source: Reference) -> Tensor | None:
         """The constant or variable that a value is; None for a computed value, or a reshaped one that is not a vector."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from porter.filegraph import array_products, arrays
 from porter.filegraph.arithmetic import combine
 from porter.filegraph.dataflow import N, Reference, Tensor
+from porter.filegraph.dims import Dim, product
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, Walk
@@ -109,7 +110,8 @@ def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel
     kept = [axis for axis in x if axis not in held]
     if not (summed and kept) or sorted(result) != sorted(kept + units) or len(kernel.shape) != len(held):
         return None
-    sizes = _sizes(x, view) | dict(zip(held, kernel.shape, strict=True))
+    stored = dict(zip(held, kernel.shape, strict=True))
+    sizes = {**_sizes(x, view), **stored}
     flat = _joined(view, x, [*([axis] for axis in kept), summed], sizes)
     if flat is not None and not walk.views.has_channels(flat, -1):
         flat = walk.as_array(f"{name}:taken", flat)
@@ -118,7 +120,7 @@ def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel
     tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in held))}
     if kernel.bias is not None:
         tensors["bias"] = Stored(kernel.bias, "O" * len(units))
-    value = walk.builder.dense(name, flat.value, math.prod(sizes[axis] for axis in units), tensors)
+    value = walk.builder.dense(name, flat.value, math.prod(stored[axis] for axis in units), tensors)
     return _apart(walk.views.like(flat, value), [*([axis] for axis in kept), units], result, sizes)
 
 
@@ -131,14 +133,15 @@ def _by_groups(walk: Walk[N], name: str, view: View, equation: Equation, kernel:
     ordered = [axis for axis in held if axis not in summed] == groups + units and {*summed} <= {*x}
     if not ordered or not (summed and groups and kept) or sorted(result) != sorted(kept + groups + units):
         return None
-    sizes = _sizes(x, view) | dict(zip(held, kernel.shape, strict=True))
+    stored = dict(zip(held, kernel.shape, strict=True))
+    sizes = {**_sizes(x, view), **stored}
     flat = _joined(view, x, [*([axis] for axis in kept), groups + summed], sizes)
     array = flat and walk.as_array(f"{name}:taken", flat)
     cells = array and arrays.as_cells(walk, f"{name}:cells", array)
     if not cells:
         return None
-    count = math.prod(sizes[axis] for axis in groups)
-    op = Conv(count * math.prod(sizes[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
+    count = math.prod(stored[axis] for axis in groups)
+    op = Conv(count * math.prod(stored[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
     value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
     return _apart(walk.views.like(cells, value), [*([axis] for axis in kept), groups + units], result, sizes)
 
@@ -161,20 +164,20 @@ def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Ref
     return _apart(found, [*([axis] for axis in shared), left, right], result, sizes) if isinstance(found, View) else None
 
 
-def _sizes(letters: str, view: View) -> dict[str, int]:
+def _sizes(letters: str, view: View) -> dict[str, Dim]:
     sizes = view.sizes or ()
     return dict(zip(letters, sizes, strict=True)) if len(letters) == len(sizes) else {}
 
 
-def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> View | None:
+def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, Dim]) -> View | None:
     """The tensor with these axes, of which each is several of its own, outermost first."""
     if view.axes is None or len(view.axes) != len(letters):
         return None
     turned = view.transposed([letters.index(axis) for axes in wanted for axis in axes])
-    return turned and turned.reshaped([math.prod(sizes[axis] for axis in axes) for axes in wanted])
+    return turned and turned.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
 
 
-def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, int]) -> View | None:
+def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, Dim]) -> View | None:
     """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the result."""
     own = zip(letters, view.sizes or (), strict=True)  # an open size has another number in each value
     split = view.reshaped([size for axes, whole in own for size in ([whole] if len(axes) == 1 else [sizes[axis] for axis in axes])])

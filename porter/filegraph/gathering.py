@@ -8,7 +8,8 @@ from itertools import pairwise
 from porter.filegraph import arrays, moves
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.layouts import LARGE, View
+from porter.filegraph.dims import Open
+from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, Walk
 
 _MOST_PARTS = 64
@@ -19,7 +20,7 @@ def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequen
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
     view = walk.kept(source)
     size = (view.sizes or ())[place]
-    cells = [range(size)[each] for each in places] if size < LARGE else []
+    cells = [] if isinstance(size, Open) else [range(size)[each] for each in places]
     steps = {after - before for before, after in pairwise(cells)}
     if len(steps) == 1 and (step := min(steps)) and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place))):
         end = cells[-1] + step

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from porter.base.errors import GraphError
 from porter.filegraph.builder import Value
+from porter.filegraph.dims import ONLY, Dim, divides, product
 from porter.graph.ops import Axis
-
-LARGE = 1_000_003
-"""Stands for a size that the file leaves open; each has its own odd number from here on, so sums of sizes stay numbers."""
-ONLY = 999_983
-"""Stands for the one image of a file that states a batch of one, which is free in the port: its axis is not lost among those of one
-cell, and counts as one."""
-IMAGE = 10**12 + 39
-"""Stands for the number of each image in a free batch, in places that a file computes from it."""
 
 
 class Piece(NamedTuple):
@@ -27,7 +18,7 @@ class Piece(NamedTuple):
     has a small letter; R is a repetition."""
 
     axis: str
-    size: int
+    size: Dim
     stride: int = 1
 
 
@@ -47,10 +38,10 @@ class View:
     axes: Axes | None
 
     @property
-    def sizes(self) -> tuple[int, ...] | None:
+    def sizes(self) -> tuple[Dim, ...] | None:
         if self.axes is None:
             return None
-        return tuple(math.prod(piece.size for piece in axis if piece.size != ONLY) for axis in self.axes)
+        return tuple(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.axes)
 
     def places(self, places: Iterable[int]) -> set[int]:
         """Places of axes, counted from the first one.
@@ -94,20 +85,20 @@ class View:
             return None
         return replace(self, axes=joined((Piece("R", count, 0), *axis) for count, axis in zip(times, self.axes, strict=True)))
 
-    def reshaped(self, sizes: Sequence[int]) -> View | None:
+    def reshaped(self, sizes: Sequence[Dim]) -> View | None:
         """Other axes over the same numbers; -1 is what is left. None where an axis cannot be split so."""
         if self.axes is None or self.sizes is None:
             return None
-        total, wanted = math.prod(self.sizes), list(sizes)
-        if wanted.count(-1) == 1 and (rest := -math.prod(wanted)) > 0 and total % rest == 0:
-            wanted[wanted.index(-1)] = total // rest
+        total, wanted = product(self.sizes), list(sizes)
+        if wanted.count(-1) == 1 and divides(others := -product(wanted), total):
+            wanted[wanted.index(-1)] = total // others
         batch = self.sizes[0]
-        if wanted and wanted[0] == 1 and total == batch * math.prod(wanted):
+        if wanted and wanted[0] == 1 and total == batch * product(wanted):
             wanted[0] = batch  # a graph for one image, whose batch is free in the port
         pieces = [piece for axis in self.axes for piece in axis]
         only = next((place for place, piece in enumerate(pieces) if piece.size == ONLY), None)
         if only is not None and wanted:
-            wanted[_place_of_only(wanted, math.prod(piece.size for piece in pieces[:only]))] *= ONLY
+            wanted[_place_of_only(wanted, product(piece.size for piece in pieces[:only]))] *= ONLY
         axes = _split(pieces, wanted)
         return None if axes is None else replace(self, axes=axes)
 
@@ -124,31 +115,34 @@ def unrepeated(views: Sequence[View]) -> list[View]:
     return [once(view, held) for view, held in zip(views, own, strict=True)]
 
 
-def _place_of_only(sizes: Sequence[int], before: int) -> int:
+def _place_of_only(sizes: Sequence[Dim], before: Dim) -> int:
     """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in any near them: in one
     of its own, otherwise at the head of the next one, but not of the channels, which are the last.
     """
-    counts = [*accumulate(sizes, operator.mul, initial=1)]
-    place = next((place for place, count in enumerate(counts[1:]) if counts[place] == before or count > before), len(sizes) - 1)
+    counts: list[Dim] = [*accumulate(sizes, operator.mul, initial=1)]
+    ends = (place for place, count in enumerate(counts[1:]) if counts[place] == before or not divides(count, before))
+    place = next(ends, len(sizes) - 1)
     return place - 1 if 0 < place == len(sizes) - 1 and counts[place] == before and sizes[place] != 1 else place
 
 
-def _split(pieces: Iterable[Piece], sizes: Iterable[int]) -> Axes | None:
+def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
     """Axes of these sizes over pieces; None where a piece cannot be split so."""
     left = [*pieces][::-1]
     found = []
     for size in sizes:
         taken, missing = [], size
-        while missing > 1 and left:
+        while missing != 1 and left:
             piece = left.pop()
-            if missing % piece.size and not piece.size % missing:
+            if isinstance(missing, int) and missing < 1:
+                return None
+            if isinstance(missing, int) and isinstance(piece.size, int) and missing % piece.size and not piece.size % missing:
                 inner = piece.size // missing
                 left.append(Piece(piece.axis, inner, piece.stride))
                 piece = Piece(piece.axis, missing, piece.stride * inner)
-            if missing % piece.size:
+            if not divides(piece.size, missing):
                 return None
             taken.append(piece)
-            missing //= piece.size
+            missing = missing // piece.size
         if missing != 1:
             return None
         found.append(tuple(taken))
@@ -168,13 +162,3 @@ def joined(axes: Iterable[Iterable[Piece]]) -> Axes:
                 pieces.append(piece)
         found.append(tuple(pieces))
     return tuple(found)
-
-
-def expect_known(sizes: Iterable[int]) -> None:
-    """Refuses numbers that a file computes from an open size.
-
-    Raises:
-        GraphError: one of them is such a number.
-    """
-    if any(abs(size) >= LARGE // 2 for size in sizes):
-        raise GraphError("a size that depends on the input's")

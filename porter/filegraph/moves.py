@@ -16,7 +16,8 @@ import numpy as np
 from porter.filegraph import array_products, arrays
 from porter.filegraph.builder import AXES, Value
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.layouts import LARGE, View, expect_known
+from porter.filegraph.dims import Dim, Open, Undecided, known, product, ratio, text
+from porter.filegraph.layouts import View
 from porter.filegraph.walk import Read, Walk
 from porter.graph import Add, ExtendMap, PadChannels, Resize, ResizeLike, Sigmoid, Softmax, Upsample
 from porter.graph.ops import Function, Mode
@@ -24,9 +25,11 @@ from porter.graph.ops import Function, Mode
 _MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""
 _SAME_SCALE = 1e-12
+_LARGEST = 2**31 - 1
+"""So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end."""
 
 
-def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> Read:
+def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
     """The tensor in another shape; -1 is what is left."""
     view = walk.view(source)
     found = view.reshaped(sizes)
@@ -36,11 +39,10 @@ def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> 
         found = array.reshaped(sizes) or _flat(walk, node, array, sizes)
     if found is not None or view.sizes is None:
         return found
-    old, new = ("x".join("?" if size >= LARGE or size < 0 else str(size) for size in each[1:]) for each in (view.sizes, sizes))
-    return f"a reshape of {old} to {new}"
+    return f"a reshape of {text(view.sizes[1:])} to {text(sizes[1:])}"
 
 
-def _flat(walk: Walk[N], node: N, view: View, sizes: Sequence[int]) -> View | None:
+def _flat(walk: Walk[N], node: N, view: View, sizes: Sequence[Dim]) -> View | None:
     """An array in a shape whose axes do not divide its own: its numbers as features first."""
     whole = view.reshaped([(view.sizes or (1,))[0], -1])
     features = walk.as_array(f"{node.name}:flat", whole) if whole is not None else None
@@ -53,7 +55,7 @@ def flatten(walk: Walk[N], node: N, source: Reference, first: int, last: int = -
     if sizes is None:
         return None
     start, end = (range(len(sizes))[place] for place in (first, last))
-    return reshape(walk, node, source, [*sizes[:start], math.prod(sizes[start : end + 1]), *sizes[end + 1 :]])
+    return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
 
 def squeeze(walk: Walk[N], node: N, source: Reference, places: Collection[int] | None = None) -> Read:
@@ -82,32 +84,31 @@ def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -
     return walk.view(source).transposed(order)
 
 
-def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[int]) -> Read:
+def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> Read:
     """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of one cell."""
     if not walk.flow.is_value(source):
         return expand(walk, node, source, [size * count for size, count in zip(walk.sizes(source) or (), times, strict=True)])
-    return walk.view(source).repeated(times)
+    return walk.view(source).repeated(known(times))
 
 
-def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[int]) -> Read:
+def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
     """The tensor with its axes of one cell repeated to these sizes, which are those of its last axes; -1 and 1 keep an axis. A
     constant may get axes before its own.
     """
-    known = walk.sizes(source)
-    if known is not None and not walk.flow.is_value(source):
-        known = (*[1] * (len(sizes) - len(known)), *known)
-    if known is None or len(sizes) > len(known):
+    own = walk.sizes(source)
+    if own is not None and not walk.flow.is_value(source):
+        own = (*[1] * (len(sizes) - len(own)), *own)
+    if own is None or len(sizes) > len(own):
         return None
-    wanted = [*known[: len(known) - len(sizes)], *sizes]
-    times = [size if old == 1 and size > 1 else 1 for size, old in zip(wanted, known, strict=True)]
-    if any(size not in (-1, 1, old) for size, old in zip(wanted, known, strict=True) if old != 1):
+    wanted = [*own[: len(own) - len(sizes)], *sizes]
+    times: list[Dim] = [size if old == 1 and size != -1 else 1 for size, old in zip(wanted, own, strict=True)]
+    if any(size not in (-1, 1, old) for size, old in zip(wanted, own, strict=True) if old != 1):
         return None
     before = walk.stretched.get(source, (source, ()))[0]
-    walk.stretched[node.name, 0] = before, tuple(size * count for size, count in zip(known, times, strict=True))
+    walk.stretched[node.name, 0] = before, tuple(size * count for size, count in zip(own, times, strict=True))
     if not walk.flow.is_value(source):
         return f"{node.op} of a constant"
-    expect_known(times)
-    return walk.view(source).repeated(times)
+    return walk.view(source).repeated(known(times))
 
 
 def cut(walk: Walk[N], node: N, source: Reference, parts: Mapping[int, slice | int]) -> Read:
@@ -115,9 +116,10 @@ def cut(walk: Walk[N], node: N, source: Reference, parts: Mapping[int, slice | i
     sizes are known.
     """
     sizes = [*(walk.view(source).sizes or ())]
+    parts = {place: _slice(part, sizes[place]) if sizes and isinstance(part, slice) else part for place, part in parts.items()}
     for place, part in parts.items():
-        if sizes and isinstance(part, slice) and sizes[place] < LARGE:
-            sizes[place] = len(range(sizes[place])[part])
+        if sizes and isinstance(part, slice) and isinstance(size := sizes[place], int):
+            sizes[place] = len(range(size)[part])
     if 0 in sizes:
         walk.blank[node.name, 0] = tuple(sizes)
         return f"{node.op} that leaves nothing"
@@ -137,35 +139,41 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
     if sizes is None:
         return None
     if names is None:
-        cells = {place: part if isinstance(part, int) else _slice(part, sizes[place]) for place, part in parts.items()}
-        return arrays.cut(walk, node, name, view, cells)
+        return arrays.cut(walk, node, name, view, parts)
     gone = view.places(place for place, part in parts.items() if isinstance(part, int))
-    slices = {names[place]: _slice(part, sizes[place]) for place, part in parts.items()}
-    images = range(sizes[names.index("batch")])
-    if images[slices.get("batch", slice(None))] != images:
+    slices = {names[place]: slice(part, part + 1 or None) if isinstance(part, int) else part for place, part in parts.items()}
+    if not arrays.is_whole(slices.get("batch", slice(None)), sizes[names.index("batch")]):
         return f"{node.op} of the batch"
     value = walk.builder.cut(name, view.value, {axis: part for axis, part in slices.items() if axis != "batch"})
     found = walk.views.laid(value, names)
     return found.without(gone) if found and gone else found
 
 
-def _slice(part: slice | int, size: int) -> slice:
-    """Of an axis of `size` cells. Ends that depend on an open size are counted from its end."""
-    if isinstance(part, int):
-        return slice(part, part + 1 or None)
-    start, stop = part.start, part.stop
-    if size >= LARGE:
-        start = start if start is None or start <= LARGE // 2 else min(start - size, -1)
-        stop = stop if stop is None or stop <= LARGE // 2 else min(stop - size, 0) or None
+def _slice(part: slice, size: Dim) -> slice:
+    """Of an axis of `size` cells, by known numbers: ends that depend on an open size are counted from its end.
+
+    Raises:
+        Undecided: the input decides which cells they are.
+    """
+    if isinstance(size, int):
+        return slice(*(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step)))
+    start, stop = (None if end is None else end - size if isinstance(end, Open) else end for end in (part.start, part.stop))
+    (first,) = known([start or 0])
+    if first >= 0 and isinstance(part.start, Open):
+        raise Undecided
+    if isinstance(part.stop, Open) or (stop or 0) >= _LARGEST:
+        stop = min(*known([stop or 0]), 0) or None
     return slice(start, stop, part.step)
 
 
-def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence[int], keep: bool = True) -> Read | list[Read]:
+def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence[Dim], keep: bool = True) -> Read | list[Read]:
     """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and lose the axis."""
     view = walk.kept(source)
-    size = (view.sizes or ())[place]
-    wanted = [size - sum(each for each in sizes if each >= 0) if each < 0 else each for each in sizes]
-    if size >= LARGE or sum(wanted) != size:
+    size, stated = (view.sizes or ())[place], known(sizes)
+    if isinstance(size, Open):
+        return None
+    wanted = [size - sum(each for each in stated if each >= 0) if each < 0 else each for each in stated]
+    if sum(wanted) != size:
         return None
     found: list[Read] = []
     for index, part in enumerate(wanted):
@@ -178,9 +186,8 @@ def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence
 def split_evenly(walk: Walk[N], node: N, source: Reference, place: int, count: int, keep: bool = True) -> Read | list[Read]:
     """As `split`, into `count` parts of one size."""
     sizes = walk.sizes(source)
-    if sizes is None or not 0 < count <= sizes[place]:
-        return None
-    return split(walk, node, source, place, [sizes[place] // count] * count, keep)
+    size = None if sizes is None else sizes[place]
+    return split(walk, node, source, place, [size // count] * count, keep) if isinstance(size, int) and 0 < count <= size else None
 
 
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
@@ -206,12 +213,13 @@ def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int
         return None
     counts = [None if walk.is_value(source) else walk.zeros(source, place) for source in sources]
     before, after = counts[: values[0]], counts[values[-1] + 1 :]
-    if None in (*before, *after):
+    stated = [[count for count in each if count is not None] for each in (before, after)]
+    if len(stated[0]) + len(stated[1]) < len(before) + len(after):
         return None
     inner = sources[values[0] : values[-1] + 1]
     found = concat(walk, node, inner, place) if len(inner) > 1 else walk.kept(inner[0])
-    ends = sum(count or 0 for count in before), sum(count or 0 for count in after)
-    return _padded(walk, node, found, {place: ends}, 0.0) if isinstance(found, View) else None
+    first, last = (sum(known(each)) for each in stated)
+    return _padded(walk, node, found, {place: (first, last)}, 0.0) if isinstance(found, View) else None
 
 
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
@@ -345,7 +353,7 @@ def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
     return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
 
 
-def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, int]) -> Read:
+def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Read:
     """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has none of these."""
     view = walk.kept(source)
     if view.value.is_array and len(view.axes or ()) == 4:
@@ -360,7 +368,6 @@ def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mappin
         return f"{node.op} of {'channels' if 'channels' in other else 'the batch'}"
     if not wanted and not by:
         return view
-    expect_known([round(scale) for scale in by.values()])
     rows, columns = (_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:])
     if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
         found = walk.builder.add(node.name, Upsample(int(rows.scale or 1), int(columns.scale or 1)), view.value)
@@ -379,8 +386,8 @@ def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mappin
     return walk.views.laid(found, names)
 
 
-def _cells(walk: Walk[N], value: Value) -> tuple[int, ...]:
-    """The rows and columns of a map, or the numbers that stand for them."""
+def _cells(walk: Walk[N], value: Value) -> tuple[Dim, ...]:
+    """The rows and columns of a map."""
     sizes = dict(zip(walk.views.layout(), walk.views.of(value).sizes or (), strict=False))
     return tuple(sizes.get(axis, 0) for axis in AXES[1:])
 
@@ -392,16 +399,14 @@ class _Target(NamedTuple):
     size: int | None
 
 
-def _target(old: int, wanted: int | None, scale: float) -> _Target:
-    known = old < LARGE // 2
+def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
     if wanted is None:
-        new = math.floor(old * scale)
+        new = None if isinstance(old, Open) else math.floor(old * scale)
         # A scale that is no float32 is one in no ONNX file; at a known size it may say the same as that.
-        same = known and abs(new / old - scale) < scale * _SAME_SCALE
+        same = not isinstance(old, Open) and new is not None and abs(new / old - scale) < scale * _SAME_SCALE
         return _Target(scale if not same or float(np.float32(scale)) == scale else None, new if same else None)
-    if wanted % old == 0 and known == (wanted < LARGE // 2):
-        return _Target(float(wanted // old), wanted if known else None)
-    return _Target(None, wanted if wanted < LARGE // 2 else None)
+    times = ratio(wanted, old)
+    return _Target(None if times is None else float(times), None if isinstance(wanted, Open) else wanted)
 
 
 def _repeats(op: Resize, scales: tuple[float | None, float | None]) -> bool:

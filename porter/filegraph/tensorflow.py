@@ -8,18 +8,19 @@ from typing import Literal
 import numpy as np
 
 from porter.filegraph import moves
-from porter.filegraph.dataflow import MOST_OF_SIZES, N, Numbers
-from porter.filegraph.layouts import expect_known
+from porter.filegraph.dataflow import MOST_OF_SIZES, N
+from porter.filegraph.dims import Dim, Numbers, known, ratio
 from porter.filegraph.walk import NoOp, Read, Walk
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
 from porter.padding import Pads, Window
 
+Index = list[slice | int | None]
 MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
 """Of a StridedSlice: each a bit for each of its places."""
 
 
-def strided(masks: Mapping[str, int], count: int, *bounds: list[int]) -> list[slice | int | None]:
+def strided(masks: Mapping[str, int], count: int, *bounds: list[Dim]) -> Index:
     """What a StridedSlice takes of `count` axes, as numpy's index; `bounds` are its begins, ends and strides.
 
     Args:
@@ -29,7 +30,7 @@ def strided(masks: Mapping[str, int], count: int, *bounds: list[int]) -> list[sl
         ValueError: it has more axes.
     """
     said = len(bounds[0]) - (masks["new_axis"].bit_count() + masks["ellipsis"].bit_count())
-    index: list[slice | int | None] = []
+    index: Index = []
     for place, (begin, end, step) in enumerate(zip(*bounds, strict=True)):
         has = {name for name, mask in masks.items() if mask >> place & 1}
         if "ellipsis" in has:
@@ -37,7 +38,7 @@ def strided(masks: Mapping[str, int], count: int, *bounds: list[int]) -> list[sl
         elif "new_axis" in has:
             index.append(None)
         elif "shrink_axis" in has:
-            index.append(begin)
+            index += known([begin])
         else:
             index.append(slice(None if "begin" in has else begin, None if "end" in has else end, step))
     index += [slice(None)] * (count - sum(part is not None for part in index))
@@ -46,28 +47,27 @@ def strided(masks: Mapping[str, int], count: int, *bounds: list[int]) -> list[sl
     return index
 
 
-def sliced(begins: list[int], sizes: list[int]) -> list[slice | int | None]:
+def sliced(begins: list[Dim], sizes: list[Dim]) -> Index:
     """What a Slice takes; a size of -1 is all that is left."""
     return [slice(begin, None if size < 0 else begin + size) for begin, size in zip(begins, sizes, strict=True)]
 
 
-def cut_off(window: Window, known: Sequence[int], wanted: Sequence[int], rule: str) -> Pads:
+def cut_off(window: Window, sizes: Sequence[Dim], wanted: Sequence[Dim], rule: str) -> Pads:
     """What a transposed convolution cuts off, which is the gradient of a convolution that pads by SAME or VALID
     (tensorflow/core/framework/common_shape_fns.cc).
 
     Args:
-        known: rows and columns of its value.
+        sizes: rows and columns of its value.
         wanted: those that it gives.
 
     Raises:
-        GraphError: they depend on an open size.
+        Undecided: they depend on an open size.
     """
     cut: list[int] = []
-    for axis, (size, given) in enumerate(zip(known, wanted, strict=True)):
-        left = (size - 1) * window.stride[axis] + window.extent(axis) - given
+    for axis, (size, given) in enumerate(zip(sizes, wanted, strict=True)):
+        (left,) = known([(size - 1) * window.stride[axis] + window.extent(axis) - given])
         before = max(left, 0) // 2 if rule == "SAME" else 0
         cut += [before, left - before]
-    expect_known(cut)
     return cut[0], cut[1], cut[2], cut[3]
 
 
@@ -88,9 +88,9 @@ def nearest_or_linear(kind: str, linear: bool, by: Sequence[int], half: bool, en
     return Resize("nearest", coordinates=coordinates, rounding="floor" if coordinates == "asymmetric" else "round_prefer_ceil")
 
 
-def read_slice(walk: Walk[N], node: N, index: Callable[[int, list[list[int]]], Sequence[slice | int | None]]) -> Read:
+def read_slice(walk: Walk[N], node: N, index: Callable[[int, list[list[Dim]]], Sequence[slice | int | None]]) -> Read:
     """A Slice or a StridedSlice; `index` is what it takes of so many axes by its bounds, as numpy's."""
-    bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.integers(source)) is not None]
+    bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.dims(source)) is not None]
     sizes = walk.sizes(node.inputs[0])
     if sizes is None or len(bounds) < len(node.inputs) - 1:
         return None
@@ -105,7 +105,7 @@ def read_split(walk: Walk[N], node: N, kind: Literal["Split", "SplitV", "Unpack"
         return None
     if kind != "SplitV":
         return moves.split_evenly(walk, node, source, int(stated), count, kind == "Split")
-    sizes = walk.flow.integers(node.inputs[1])
+    sizes = walk.flow.dims(node.inputs[1])
     return moves.split(walk, node, source, int(stated), sizes) if sizes else None
 
 
@@ -129,10 +129,10 @@ def pads_of(walk: Walk[N], node: N) -> dict[int, tuple[int, int]]:
 
 def read_resize(walk: Walk[N], node: N, how: Callable[[Sequence[int]], Resize | str]) -> Read:
     """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`, by their factors."""
-    known, wanted = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1])
-    if wanted is None or known is None or len(known) != 4 or len(wanted) != 2:
+    sizes, wanted = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1])
+    if wanted is None or sizes is None or len(sizes) != 4 or len(wanted) != 2:
         return None
-    op = how([new // old if new % old == 0 else 0 for new, old in zip(wanted, known[1:3], strict=True)])
+    op = how([ratio(new, old) or 0 for new, old in zip(wanted, sizes[1:3], strict=True)])
     return op if isinstance(op, str) else moves.resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
 
 

@@ -6,16 +6,16 @@ write each of them as several ops that only move numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
 from porter.filegraph.builder import AXES, Builder, Value
+from porter.filegraph.dims import BATCH, ONLY, Dim, Open, product, ratio, text, unknown
 from porter.filegraph.file_graph import Foreign
-from porter.filegraph.layouts import LARGE, ONLY, Axes, Names, Piece, View, joined
+from porter.filegraph.layouts import Axes, Names, Piece, View, joined
 from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Rearrange, Upsample
-from porter.graph.ops import MOST_AXES, shape_text
+from porter.graph.ops import MOST_AXES
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Views:
 
     builder: Builder
     batch: int | None = None
-    _open: dict[tuple[str, str], int] = field(default_factory=dict)
+    _open: dict[tuple[str, str], Dim] = field(default_factory=dict)
 
     def of(self, value: Value) -> View:
         """The value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features; an array has its own."""
@@ -107,11 +107,11 @@ class Views:
             return layout.index("channels") in (place, place + len(layout))
         return view.axes[place : place + 1 or None] == joined([[self._channels(view.value)]])
 
-    def along_channels(self, view: View, shape: Sequence[int]) -> bool:
+    def along_channels(self, view: View, shape: Sequence[Dim]) -> bool:
         """Whether numbers of this shape, which are repeated along the other axes of the tensor, are one for each channel."""
         channels = self._channels(view.value) if view.value.shape else None
         found = [tuple(piece for piece in axis if channels and piece.axis == channels.axis) for axis in view.axes or ()]
-        sizes = [math.prod(piece.size for piece in axis) for axis in found]
+        sizes = [product(piece.size for piece in axis) for axis in found]
         in_order = joined([[piece for axis in found for piece in axis]]) == joined([[channels] if channels else []])
         return in_order and [1] * (len(sizes) - len(shape)) + [*shape] == sizes
 
@@ -122,8 +122,10 @@ class Views:
     def groups(self, view: View, place: int) -> int | None:
         """The groups of channels that an axis counts, which may have one channel each; None where it is something else."""
         axis, channels = (view.axes or ())[place], view.value.channels or 0
-        count = math.prod(piece.size for piece in axis)
-        return count if (axis,) == joined([[Piece("C", count, channels // count)]]) and channels % count == 0 else None
+        count = product(piece.size for piece in axis)
+        if isinstance(count, Open) or (inner := ratio(channels, count)) is None:
+            return None
+        return count if (axis,) == joined([[Piece("C", count, inner)]]) else None
 
     def normed_groups(self, view: View, places: Iterable[int]) -> int | None:
         """The groups of a norm over these axes, which are all but the batch and that of the groups; None if it has none."""
@@ -157,8 +159,8 @@ class Views:
         op: Op | Foreign | None = special or self.rearranged(view, of_map=len(view.axes) == 4 and not self.whole)
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
-            old, new = (tuple(None if size >= LARGE else size for size in (each.sizes or ())[1:]) for each in (plain, view))
-            op = Foreign(f"a reshape of {shape_text(old)} to {shape_text(new) or 'one axis'}")
+            old, new = (text((each.sizes or ())[1:]) for each in (plain, view))
+            op = Foreign(f"a reshape of {old} to {new or 'one axis'}")
         return self.builder.add(name, op, view.value, tap=tap)
 
     def op(self, view: View) -> Op | None:
@@ -171,10 +173,10 @@ class Views:
             return None
         n, c, *cells = self._pieces(value)
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = []
-        if len(cells) == 2 and None not in (value.shape or ()):
-            size = cells[0].size, cells[1].size
-            ops = [(Flatten(*size, "HWC"), [(n,), (*cells, c)]), (Flatten(*size, "CHW"), [(n,), (c, *cells)])]
-            ops = [(Flatten(), [(n,), (c,)]), *ops] if size == (1, 1) else ops
+        size = [cell.size for cell in cells if isinstance(cell.size, int)]
+        if len(size) == 2:
+            ops = [(Flatten(size[0], size[1], "HWC"), [(n,), (*cells, c)]), (Flatten(size[0], size[1], "CHW"), [(n,), (c, *cells)])]
+            ops = [(Flatten(), [(n,), (c,)]), *ops] if size == [1, 1] else ops
         if not cells:
             ops = [(AsMap(), self._map(n, (), (), (c,)))]
         elif len(axes) == 4:
@@ -202,7 +204,7 @@ class Views:
             parts = [piece for piece in placed if piece.axis == letter]
             names |= {piece: letter.lower() + (str(place) if len(parts) > 1 else "") for place, piece in enumerate(parts)}
             # The number of channels is known at any size of the input.
-            sized = letter != channels and any(piece in becoming and piece.size < LARGE for piece in parts)
+            sized = letter != channels and any(piece in becoming and isinstance(piece.size, int) for piece in parts)
             split.append([names[piece] + (f"={piece.size}" if place or sized else "") for place, piece in enumerate(parts)])
         after = [[names[piece] for piece in axis] for axis in axes]
         return Rearrange(" -> ".join(" ".join(map(_written, side)) for side in (split, after)), of_map)
@@ -210,16 +212,15 @@ class Views:
     def _moves(self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
         """Ops from a map to a map, with the numbers that the axes suggest."""
         down, across, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
-        block, columns = (axis[-1].size if axis else 1 for axis in (down, across))
+        block, columns = (_stated(axis[-1].size) if axis else 1 for axis in (down, across))
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
             (Upsample(block, columns), self._map(n, (h, Piece("R", block, 0)), (w, Piece("R", columns, 0)), (c,)))
         ]
         if len(channels) == 2:
-            groups = channels[1].size
+            groups = _stated(channels[1].size)
             inner = c.size // groups
             ops.append((ChannelShuffle(groups), self._map(n, (h,), (w,), (Piece("C", inner), Piece("C", groups, inner)))))
-        if c.size % block**2 == 0:
-            rest = c.size // block**2
+        if (rest := ratio(c.size, block**2)) is not None:
             cell = (h, Piece("C", block, block * rest)), (w, Piece("C", block, rest))
             ops.append((DepthToSpace(block, "DCR"), self._map(n, *cell, (Piece("C", rest),))))
             cell = (h, Piece("C", block, block)), (w, Piece("C", block))
@@ -231,15 +232,20 @@ class Views:
 
     def _pieces(self, value: Value) -> list[Piece]:
         """Batch, channels, and the rows and columns of a map, or the axes of an array, each whole."""
-        batch = self._open.setdefault(("", "N"), LARGE) if self.batch is None else ONLY if self.batch == 1 else self.batch or 1
+        batch = BATCH if self.batch is None else ONLY if self.batch == 1 else self.batch or 1
         sizes = zip("abcdefgh" if value.is_array else "CHW", value.shape or (), strict=False)
         return [Piece("N", batch), *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes)]
 
     def _channels(self, value: Value) -> Piece:
         return self._pieces(value)[-1 if value.is_array else 1]
 
-    def _size(self, value: Value, axis: str) -> int:
-        return self._open.setdefault((value.node, axis), LARGE + 2 * len(self._open) + 2)
+    def _size(self, value: Value, axis: str) -> Dim:
+        return self._open.setdefault((value.node, axis), unknown(f"{axis} of {value.node}"))
+
+
+def _stated(size: Dim) -> int:
+    """A size that may be a number of an op; one if it is open."""
+    return 1 if isinstance(size, Open) else size
 
 
 def _written(axis: Sequence[str]) -> str:

@@ -14,9 +14,10 @@ from porter.base.dtypes import is_floating
 from porter.base.errors import GraphError, PaddingError, first_line
 from porter.base.left_out import LeftOut
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import Dataflow, N, Numbers, Reference, Tensor
+from porter.filegraph.dataflow import Dataflow, N, Reference, Tensor
+from porter.filegraph.dims import Dim, Numbers, Open
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import LARGE, Names, View
+from porter.filegraph.layouts import Names, View
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.views import Views
 from porter.graph import GroupNorm, LayerNorm, Op, RmsNorm
@@ -82,8 +83,8 @@ class Walk(Generic[N]):
     views: Views = field(init=False)
     found: dict[Reference, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
-    stretched: dict[Reference, tuple[Reference, tuple[int, ...]]] = field(default_factory=dict)
-    blank: dict[Reference, tuple[int, ...]] = field(default_factory=dict)
+    stretched: dict[Reference, tuple[Reference, tuple[Dim, ...]]] = field(default_factory=dict)
+    blank: dict[Reference, tuple[Dim, ...]] = field(default_factory=dict)
     held: Callable[[N], Mapping[str, str]] | None = None
     repeats: Callable[[N], bool] = lambda node: False
     tap: Callable[[Reference], str | None] = lambda source: None if source[1] else source[0]
@@ -111,8 +112,8 @@ class Walk(Generic[N]):
             self.found[source] = self.views.of(self.builder.foreign(f"{name}:{index}", f"{node.op} output {index}", *values))
         return self.found[source]
 
-    def sizes(self, source: Reference) -> tuple[int, ...] | None:
-        """Of a tensor, with numbers that stand for open sizes; None where they are unknown."""
+    def sizes(self, source: Reference) -> tuple[Dim, ...] | None:
+        """Of a tensor; None where they are unknown."""
         return self.view(source).sizes if self.flow.is_value(source) else self.flow.shape(source)
 
     def value(self, source: Reference) -> Value:
@@ -140,7 +141,7 @@ class Walk(Generic[N]):
         before = self.stretched.get(source, (source, ()))[0]
         return source if self.flow.is_value(before) else before
 
-    def zeros(self, source: Reference, place: int) -> int | None:
+    def zeros(self, source: Reference, place: int) -> Dim | None:
         """The size of an axis of a constant that is zeros; None for other constants."""
         if source in self.blank:
             return self.blank[source][place]
@@ -305,7 +306,7 @@ def begin(flow: Dataflow[N], image: Image, trained: Collection[str] = ()) -> Wal
     walk.found[image.source] = view if image.axes is None else view.transposed(image.axes) or view
     if image.shape is not None:
         batch = () if walk.views.whole else (view.sizes or ())[:1]
-        left = [size for size in (view.sizes or ())[len(batch) :] if size >= LARGE]
+        left = [size for size in (view.sizes or ())[len(batch) :] if isinstance(size, Open)]
         walk.found[image.source] = view.reshaped([*batch, *(size or left.pop() for size in image.shape)]) or view
     return walk
 
@@ -384,6 +385,16 @@ def by_numbers(move: Callable[[Walk[N], N, Reference, list[int]], Read]) -> Read
     def read(walk: Walk[N], node: N) -> Read:
         numbers = walk.flow.integers(node.inputs[1])
         return None if numbers is None else move(walk, node, node.inputs[0], numbers)
+
+    return read
+
+
+def by_sizes(move: Callable[[Walk[N], N, Reference, list[Dim]], Read]) -> Reader[N]:
+    """As `by_numbers`, of a move by sizes, which may be open."""
+
+    def read(walk: Walk[N], node: N) -> Read:
+        sizes = walk.flow.dims(node.inputs[1])
+        return None if sizes is None else move(walk, node, node.inputs[0], sizes)
 
     return read
 

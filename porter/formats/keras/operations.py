@@ -9,6 +9,7 @@ from typing import Any
 from porter.filegraph import array_products, arrays, moves
 from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.dims import known
 from porter.filegraph.einsum import by_matrix, einsum
 from porter.filegraph.gathering import gather
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
@@ -124,7 +125,8 @@ def _split(layer: Layer) -> Read | list[Read]:
 
 def _unstack(layer: Layer) -> Read | list[Read]:
     (place,) = _places(layer, layer.arguments.get("axis", 0))
-    return moves.split(layer.walk, layer, layer.source, place, [1] * (layer.walk.sizes(layer.source) or ())[place], keep=False)
+    (parts,) = known([(layer.walk.sizes(layer.source) or ())[place]])
+    return moves.split(layer.walk, layer, layer.source, place, [1] * parts, keep=False)
 
 
 def _repeat(layer: Layer) -> Read:

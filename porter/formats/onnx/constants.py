@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
+from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator
+from porter.filegraph.dims import BATCH, PLACE, Dim, Numbers, as_real, as_whole, known, of_sizes
 from porter.filegraph.kernels.layouts import pad
 from porter.filegraph.kernels.windows import Grid, average_pool
-from porter.filegraph.layouts import IMAGE, LARGE
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.proto import import_onnx
 
@@ -31,10 +31,10 @@ def is_cast(node: OnnxNode) -> bool:
 def _cast(node: OnnxNode, value: Numbers) -> Numbers:
     kind = node.integer("to")
     if kind == _TRUTH:
-        return np.asarray(value != 0)
+        return value.astype(np.bool_)
     if kind in INTEGERS:
-        return np.trunc(value).astype(np.int64)
-    return value.astype(np.float64) if kind in FLOATS else value  # two whole numbers divide to a whole one
+        return as_whole(value)
+    return as_real(value) if kind in FLOATS else value  # two whole numbers divide to a whole one
 
 
 def _clipped(node: OnnxNode, value: Numbers, low: Numbers | None = None, high: Numbers | None = None) -> Numbers:
@@ -46,16 +46,16 @@ def _axes(node: OnnxNode, axes: Numbers | None) -> tuple[int, ...]:
     return node.integers("axes") or (() if axes is None else tuple(axes.ravel().tolist()))
 
 
-def wanted_sizes(node: OnnxNode, known: tuple[int, ...], wanted: list[int]) -> list[int]:
+def wanted_sizes(node: OnnxNode, own: Sequence[Dim], wanted: Sequence[Dim]) -> list[Dim]:
     """The sizes of a Reshape: 0 stands for the size that the value has there, unless `allowzero`."""
     keeps = not node.integer("allowzero")
-    return [known[place] if size == 0 and keeps else size for place, size in enumerate(wanted)]
+    return [own[place] if size == 0 and keeps else size for place, size in enumerate(wanted)]
 
 
-def stated_sizes(node: OnnxNode, sizes: Sequence[int]) -> Numbers:
+def stated_sizes(node: OnnxNode, sizes: Sequence[Dim]) -> Numbers:
     """What Shape and Size state of a value with these sizes."""
     part = slice(node.integer("start"), node.attributes["end"].i if "end" in node.attributes else None)
-    return np.asarray(math.prod(sizes) if node.op == "Size" else sizes[part], np.int64)
+    return of_sizes(math.prod(sizes) if node.op == "Size" else sizes[part])
 
 
 def filling(node: OnnxNode) -> float | None:
@@ -83,8 +83,8 @@ def _gathered(node: OnnxNode, value: Numbers, places: Numbers) -> Numbers:
 def _range(node: OnnxNode, start: Numbers, limit: Numbers, step: Numbers) -> Numbers:
     """A Range of known numbers, or of the images of a free batch."""
     numbers = [start.item(), limit.item(), step.item()]
-    if numbers == [0, LARGE, 1]:
-        return np.asarray([IMAGE])
+    if numbers == [0, BATCH, 1]:
+        return of_sizes([PLACE])
     if not numbers[2] or not 0 < (numbers[1] - numbers[0]) / numbers[2] <= MOST_OF_SIZES:
         raise ValueError("a range of something else")
     return np.arange(*numbers)
@@ -98,7 +98,7 @@ def _expanded(node: OnnxNode, value: Numbers, shape: Numbers) -> Numbers:
     return np.broadcast_to(value, np.broadcast_shapes(value.shape, tuple(sizes)))
 
 
-def slices(node: OnnxNode, rank: int, numbers: list[list[int] | None]) -> list[slice]:
+def slices(node: OnnxNode, rank: int, numbers: Sequence[Sequence[Dim] | None]) -> list[slice]:
     """What a Slice takes of each of `rank` axes. `numbers` are its starts, ends, axes and steps.
 
     Raises:
@@ -108,7 +108,7 @@ def slices(node: OnnxNode, rank: int, numbers: list[list[int] | None]) -> list[s
     if starts is None or ends is None:
         raise ValueError("a Slice without starts and ends")
     found = [slice(None)] * rank
-    places = list(range(len(starts))) if axes is None else axes
+    places = list(range(len(starts))) if axes is None else known(axes)
     for place, start, end, step in zip(places, starts, ends, steps or [1] * len(starts), strict=True):
         if not -rank <= place < rank:
             raise ValueError("a Slice of an axis that its input lacks")
@@ -117,8 +117,8 @@ def slices(node: OnnxNode, rank: int, numbers: list[list[int] | None]) -> list[s
 
 
 def _sliced(node: OnnxNode, value: Numbers, *bounds: Numbers) -> Numbers:
-    stated: list[list[int] | None] = [list(node.integers(name)) or None for name in ("starts", "ends", "axes", "steps")]
-    given: list[list[int] | None] = [each.ravel().tolist() for each in bounds]
+    stated: list[list[Dim] | None] = [list(node.integers(name)) or None for name in ("starts", "ends", "axes", "steps")]
+    given: list[list[Dim] | None] = [each.ravel().tolist() for each in bounds]
     return value[tuple(slices(node, value.ndim, (given + stated[len(given) :]) if given else stated))]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from porter.base.errors import GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.dims import Dim, known
 
 Walk = walk.Walk["OnnxNode"]
 MISSING: Reference = ("", 0)
@@ -64,12 +65,17 @@ class OnnxNode:
         Raises:
             GraphError: the model computes the input as it runs.
         """
+        dims = self.dims(flow, name, place)
+        return None if dims is None else known(dims)
+
+    def dims(self, flow: Any, name: str, place: int) -> list[Dim] | None:
+        """As `stated`, of sizes, which may be open."""
         if name in self.attributes:
             return list(self.integers(name))
         source = self.input(place)
         if source is None:
             return None
-        found: list[int] | None = flow.integers(source)
+        found: list[Dim] | None = flow.dims(source)
         if found is None:
             raise GraphError(f"{name} that the model computes as it runs")
         return found

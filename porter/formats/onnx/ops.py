@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import absolute, negative, slopes
 from porter.filegraph.builder import Builder, Value
+from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.einsum import einsum
 from porter.filegraph.gathering import gather
-from porter.filegraph.layouts import IMAGE, LARGE, View
+from porter.filegraph.layouts import View
 from porter.filegraph.reductions import least, log_softmax
-from porter.filegraph.walk import Read, Reader, by_numbers, unary
+from porter.filegraph.walk import Read, Reader, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
@@ -30,7 +30,7 @@ def _sizes(walk: Walk, node: OnnxNode) -> Read:
 
 def _blank(walk: Walk, node: OnnxNode) -> Read:
     """Zeros of the size of a value, which only a Concat takes."""
-    sizes = walk.flow.integers(node.inputs[0])
+    sizes = walk.flow.dims(node.inputs[0])
     if filling(node) == 0 and sizes is not None:
         walk.blank[node.name, 0] = tuple(sizes)
     return "ConstantOfShape"
@@ -76,7 +76,7 @@ _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
 
 
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
-    sizes, stated = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1])
+    sizes, stated = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1])
     if stated is None:
         return "Reshape to sizes that the model computes as it runs"
     return None if sizes is None else moves.reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
@@ -87,7 +87,7 @@ def _flatten(walk: Walk, node: OnnxNode) -> Read:
     sizes, axis = walk.sizes(node.inputs[0]), node.integer("axis", 1)
     if sizes is None:
         return None
-    return moves.reshape(walk, node, node.inputs[0], [math.prod(sizes[:axis]), math.prod(sizes[axis:])])
+    return moves.reshape(walk, node, node.inputs[0], [product(sizes[:axis]), product(sizes[axis:])])
 
 
 def _transpose(walk: Walk, node: OnnxNode) -> Read:
@@ -96,7 +96,7 @@ def _transpose(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _slice(walk: Walk, node: OnnxNode) -> Read:
-    numbers = [node.stated(walk.flow, name, place) for place, name in enumerate(("starts", "ends", "axes", "steps"), 1)]
+    numbers = [node.dims(walk.flow, name, place) for place, name in enumerate(("starts", "ends", "axes", "steps"), 1)]
     rank = len(walk.sizes(node.inputs[0]) or ())
     return moves.cut(walk, node, node.inputs[0], dict(enumerate(slices(node, rank, numbers))))
 
@@ -106,15 +106,16 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
 
     torch's exporter (dynamo=True) writes so that the mean of a map has its strides, in ConvNeXt's head (`as_strided`).
     """
-    sizes, places, shape = walk.sizes(node.inputs[0]), walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
+    sizes, dims, shape = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1]), walk.flow.shape(node.inputs[1])
+    count = len(dims or ())
+    if dims and shape and sizes == (BATCH * count,) and dims == [PLACE * count + each for each in range(count)]:
+        return moves.reshape(walk, node, node.inputs[0], [-1, *shape[1:]])
+    places = known(dims or ())
     if places and shape == ():
         return moves.cut(walk, node, node.inputs[0], {node.integer("axis"): places[0]})
     if places and shape:
-        count = len(places)
         if sizes == (count,) and places == [*range(count)]:
             return moves.reshape(walk, node, node.inputs[0], shape)
-        if sizes == (LARGE * count,) and places == [*range(IMAGE * count, IMAGE * count + count)]:
-            return moves.reshape(walk, node, node.inputs[0], [-1, *shape[1:]])
         axis = range(len(sizes or ()))[node.integer("axis")]
         found = gather(walk, node, node.inputs[0], axis, places)
         apart = [*(sizes or ())[:axis], *shape, *(sizes or ())[axis + 1 :]]
@@ -125,9 +126,11 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
 def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     """Split into stated sizes, or into as many equal parts as it has outputs, of which the last may be smaller."""
     stated, axis = node.stated(walk.flow, "split", 1), node.integer("axis")
-    size = (walk.sizes(node.inputs[0]) or ())[axis]
+    if stated:
+        return moves.split(walk, node, node.inputs[0], axis, stated)
+    (size,) = known([(walk.sizes(node.inputs[0]) or ())[axis]])
     most = -(-size // node.outputs)
-    return moves.split(walk, node, node.inputs[0], axis, stated or [most] * (size // most) + ([size % most] if size % most else []))
+    return moves.split(walk, node, node.inputs[0], axis, [most] * (size // most) + ([size % most] if size % most else []))
 
 
 def _depth_to_space(walk: Walk, node: OnnxNode) -> Read:
@@ -171,7 +174,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "ConvTranspose": windows.read_transposed,
     "DepthToSpace": _depth_to_space,
     "Einsum": lambda walk, node: einsum(walk, node, node.text("equation", ""), node.inputs),
-    "Expand": by_numbers(moves.expand),
+    "Expand": by_sizes(moves.expand),
     "Flatten": _flatten,
     "Gather": _gather,
     "Gelu": unary(arithmetic.gelu),
@@ -198,7 +201,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Split": _split,
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1)),
     "Swish": arithmetic.read_swish,
-    "Tile": by_numbers(moves.repeat),
+    "Tile": by_sizes(moves.repeat),
     "Transpose": _transpose,
     "Unsqueeze": lambda walk, node: moves.unsqueeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ()),
     "Where": lambda walk, node: None,  # only as the last op of a pattern

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from porter.filegraph.dims import Dim, Open, Undecided
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import LARGE, expect_known
 from porter.filegraph.moves import extend, pad, resize
 from porter.filegraph.products import along_channels
 from porter.filegraph.walk import Read
@@ -86,7 +86,6 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
         else:
             pads = node.integers("pads") or (0, 0, 0, 0)
             cut += [pads[axis], pads[axis + 2] - more[axis]]
-    expect_known(cut)
     op = ConvTranspose(kernel.shape[1] * groups, window, (cut[0], cut[1], cut[2], cut[3]), groups)
     return walk.builder.transposed(node.name, value, op, tensors)
 
@@ -157,7 +156,7 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
     scales: list[float] = [*node.attributes["scales"].floats] if "scales" in node.attributes else []
     if source is not None and (found := walk.flow.value(source)) is not None and found.size:
         scales = found.ravel().tolist()
-    sizes = None if scales or wanted is None else walk.flow.integers(wanted)
+    sizes = None if scales or wanted is None else walk.flow.dims(wanted)
     if not scales and policy != "stretch":
         return f"{node.op} with keep_aspect_ratio_policy {policy}"
     known, axes = walk.sizes(node.inputs[0]), node.integers("axes")
@@ -167,17 +166,31 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
     if known is None or len(known) != 4 or len(places) != len(scales or sizes or ()):
         return None
     by, to = dict(zip(places, scales, strict=False)), dict(zip(places, sizes or (), strict=False))
-    less = [scale for scale in by.values() if scale < 1] + [size for axis, size in to.items() if size < known[axis]]
+    less = any(scale < 1 for scale in by.values()) or any(not _reaches(size, known[axis]) for axis, size in to.items())
     rule = node.text("coordinate_transformation_mode", "half_pixel")
     if node.integer("antialias") and (less or op.mode == "nearest"):  # onnxruntime runs none of the nearest
         return f"{node.op} ({op.mode}) with antialias"
-    ends = [to.get(axis, int(known[axis] * by.get(axis, 1))) for axis in places]
-    if rule == "pytorch_half_pixel" and less and (min(ends) == 1 or max(ends) >= LARGE // 2):
+    may_be_one = any(_may_be_one(known[axis], to.get(axis), by.get(axis, 1.0)) for axis in places)
+    if rule == "pytorch_half_pixel" and less and may_be_one:
         return f"{node.op} by pytorch_half_pixel to one cell, which is then the first"
-    parted = any(scale * (known[axis] if known[axis] < LARGE // 2 else 1) % 1 for axis, scale in by.items())
+    parted = any(scale * (1 if isinstance(size := known[axis], Open) else size) % 1 for axis, scale in by.items())
     if rule in ("align_corners", "half_pixel_symmetric") and parted:  # ONNX says that it counts, and onnxruntime counts none
         return f"{node.op} by {rule} and a scale that leaves a part of a cell"
     return resize(walk, node, node.inputs[0], op, by, to)
+
+
+def _reaches(size: Dim, other: Dim) -> bool:
+    """Whether a size is known to be no smaller than another one."""
+    try:
+        return size >= other
+    except Undecided:
+        return False
+
+
+def _may_be_one(size: Dim, wanted: Dim | None, scale: float) -> bool:
+    if isinstance(size, Open) or isinstance(wanted, Open):
+        return True
+    return (int(size * scale) if wanted is None else wanted) == 1
 
 
 def _resizing(node: OnnxNode) -> Resize | str:

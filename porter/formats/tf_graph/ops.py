@@ -6,15 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from porter.filegraph import arrays, moves
 from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.dims import Dim, of_sizes
 from porter.filegraph.gathering import gather
 from porter.filegraph.reductions import log_softmax, root
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
-from porter.filegraph.walk import Read, Reader, always, by_numbers, unary
+from porter.filegraph.walk import Read, Reader, always, by_numbers, by_sizes, unary
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
@@ -28,7 +27,7 @@ def _sizes(walk: Walk, node: GraphNode) -> list[Read]:
     """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
     known = [walk.sizes(source) for source in node.inputs]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
-    return [None if sizes is None else np.asarray(number(sizes), np.int64) for sizes in known]
+    return [None if sizes is None else of_sizes(number(sizes)) for sizes in known]
 
 
 def _cast(walk: Walk, node: GraphNode) -> Read:
@@ -82,7 +81,7 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
     return gather(walk, node, node.inputs[0], range(len(sizes))[int(axis)], places)
 
 
-def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[int]) -> Read:
+def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -> Read:
     """A Reshape; of a constant that is repeated for each image, with a batch of its own, as tf.repeat writes a class token."""
     before = walk.unrepeated(source)
     if before != source:
@@ -123,7 +122,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), _sizes),
     **dict.fromkeys(("Gather", "GatherV2"), _gather),
     "BatchNormWithGlobalNormalization": arithmetic.read_old_norm,
-    "BroadcastTo": by_numbers(moves.expand),
+    "BroadcastTo": by_sizes(moves.expand),
     "Cast": _cast,
     "ClipByValue": arithmetic.read_clip,
     "ConcatV2": _concat,
@@ -139,13 +138,13 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "OnesLike": lambda walk, node: ones(walk, node, node.inputs[0]),
     "Pack": lambda walk, node: read_stack(walk, node, node.integer("axis")),
-    "Reshape": by_numbers(_reshape),
+    "Reshape": by_sizes(_reshape),
     **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
     "Roll": _roll,
     "Softmax": lambda walk, node: moves.softmax(walk, node, node.inputs[0], -1),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
-    "Tile": by_numbers(moves.repeat),
+    "Tile": by_sizes(moves.repeat),
     "Transpose": by_numbers(moves.transpose),
 }

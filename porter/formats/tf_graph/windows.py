@@ -42,7 +42,7 @@ def read_transposed(walk: Walk, node: GraphNode) -> Read:
     """Conv2DBackpropInput: the sizes of its value, a kernel rows×columns×filters×channels, and what it spreads."""
     wanted, weights, x = node.inputs
     kernel, stride, dilation = walk.flow.weights(weights), _pair(node, "strides"), _pair(node, "dilations")
-    sizes, value, rule = walk.flow.integers(wanted) or [], walk.value(x), node.text("padding", "")
+    sizes, value, rule = walk.flow.dims(wanted) or [], walk.value(x), node.text("padding", "")
     known = walk.views.of(value).sizes or ()
     if kernel is None or len(kernel.shape) != 4 or stride is None or dilation is None or len(known) != 4 or wrong_layout(node):
         return wrong_layout(node)

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
@@ -15,6 +13,7 @@ from porter.filegraph.arithmetic import absolute, combine, negative, slopes, squ
 from porter.filegraph.array_products import matmul
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
+from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import FileGraph, completed
 from porter.filegraph.gathering import gather
 from porter.filegraph.layers import part, read_graph
@@ -22,7 +21,7 @@ from porter.filegraph.names import expect_values
 from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import least, log_softmax, over_norm, root, unit_of
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, by_numbers, of_map, unary
+from porter.filegraph.walk import Image, Read, Reader, Walk, always, by_numbers, by_sizes, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
@@ -106,14 +105,14 @@ def _binary(walk: Walk[Operator], node: Operator) -> Read:
     for place, (source, _) in enumerate(node.inputs[:2]):
         filled = walk.flow.nodes[source]
         if node.op == "MUL" and filled.op == "FILL" and walk.flow.number(filled.inputs[1]) == 1:
-            sizes = walk.flow.integers(filled.inputs[0])
+            sizes = walk.flow.dims(filled.inputs[0])
             return moves.expand(walk, node, node.inputs[1 - place], sizes) if sizes is not None else None
     unit = unit_of(walk, node) if node.op == "MUL" else None
     return combine(walk, node, kind(node), node.inputs) if unit is None else unit
 
 
 def _reshape(walk: Walk[Operator], node: Operator) -> Read:
-    sizes = walk.flow.integers(node.inputs[1]) if len(node.inputs) > 1 else stated_numbers(node)
+    sizes = walk.flow.dims(node.inputs[1]) if len(node.inputs) > 1 else [*stated_numbers(node)]
     return None if sizes is None else moves.reshape(walk, node, node.inputs[0], sizes)
 
 
@@ -141,7 +140,7 @@ def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
     batch, *zeros = joined.inputs
     sizes = walk.sizes(batch) or ()
     one = all((walk.blank.get(each) or walk.flow.shape(each)) == (1, *sizes[1:]) for each in zeros)
-    bounds = [walk.flow.integers(each) for each in node.inputs[1:]]
+    bounds = [walk.flow.dims(each) for each in node.inputs[1:]]
     return batch if one and sizes and bounds == [[0] * len(sizes), [*sizes]] else None
 
 
@@ -177,12 +176,12 @@ def _response_norm(node: Operator) -> Op:
 
 def _sizes(walk: Walk[Operator], node: Operator) -> Read:
     sizes = walk.sizes(node.inputs[0])
-    return None if sizes is None else np.asarray(sizes, np.int64)
+    return None if sizes is None else of_sizes(sizes)
 
 
 def _filled(walk: Walk[Operator], node: Operator) -> Read:
     """Zeros of sizes, of which some are open."""
-    sizes = walk.flow.integers(node.inputs[0])
+    sizes = walk.flow.dims(node.inputs[0])
     if sizes is not None and walk.flow.number(node.inputs[1]) == 0:
         walk.blank[node.name, 0] = tuple(sizes)
     return None
@@ -191,15 +190,6 @@ def _filled(walk: Walk[Operator], node: Operator) -> Read:
 def _zeros(walk: Walk[Operator], node: Operator) -> Read:
     walk.blank[node.name, 0] = walk.sizes(node.inputs[0]) or ()
     return None
-
-
-def _largest(walk: Walk[Operator], node: Operator) -> Read:
-    """MAXIMUM of values; of a value's sizes and numbers up to 1, it is the sizes, whatever they are."""
-    first, other = node.inputs
-    numbers = walk.flow.integers(other)
-    if walk.flow.nodes[first[0]].op == "SHAPE" and numbers is not None and max(numbers) <= 1:
-        return walk.flow.computed[first]
-    return _binary(walk, node)
 
 
 def _cells_as_channels(walk: Walk[Operator], node: Operator) -> Read:
@@ -216,7 +206,7 @@ def _cast(walk: Walk[Operator], node: Operator) -> Read:
 
 
 READERS: Mapping[str, Reader[Operator]] = {
-    **dict.fromkeys(("ADD", "ADD_N", "SUB", "MUL", "DIV", "MINIMUM", "POW"), _binary),
+    **dict.fromkeys(("ADD", "ADD_N", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "POW"), _binary),
     **dict.fromkeys(windows.KERNELS, windows.read_conv),
     **dict.fromkeys(("AVERAGE_POOL_2D", "MAX_POOL_2D"), windows.read_pool),
     **dict.fromkeys(("PAD", "PADV2", "MIRROR_PAD"), windows.read_pad),
@@ -227,7 +217,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "ABS": lambda walk, node: absolute(walk, node, node.inputs[0]),
     "BATCH_MATMUL": _product,
     "BATCH_TO_SPACE_ND": windows.read_dilated,
-    "BROADCAST_TO": by_numbers(moves.expand),
+    "BROADCAST_TO": by_sizes(moves.expand),
     "CAST": _cast,
     "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
     "DEPTH_TO_SPACE": of_map(lambda node: ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
@@ -243,7 +233,6 @@ READERS: Mapping[str, Reader[Operator]] = {
     "LOCAL_RESPONSE_NORMALIZATION": of_map(_response_norm),
     "LOG_SOFTMAX": lambda walk, node: log_softmax(walk, node, node.inputs[0], -1),
     "LOGISTIC": always(ops.Sigmoid()),
-    "MAXIMUM": _largest,
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PACK": lambda walk, node: read_stack(walk, node, node.scalar(1, "i")),
     "PRELU": lambda walk, node: slopes(walk, node, node.inputs[0], node.inputs[1]),
@@ -260,7 +249,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),
     "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], stated_numbers(node)),
     "TANH": always(ops.Tanh()),
-    "TILE": by_numbers(moves.repeat),
+    "TILE": by_sizes(moves.repeat),
     "TRANSPOSE": by_numbers(moves.transpose),
     "TRANSPOSE_CONV": windows.read_transposed,
     "ZEROS_LIKE": _zeros,

@@ -86,7 +86,7 @@ def read_dilated(walk: Walk[Operator], node: Operator) -> Read:
 
 def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
     """The sizes that it gives, a kernel filters×rows×columns×channels, and what it spreads."""
-    wanted, kernel = walk.flow.integers(node.inputs[0]), stored(walk, node, 1)
+    wanted, kernel = walk.flow.dims(node.inputs[0]), stored(walk, node, 1)
     held, value = _held(walk, node, "IHWO", 3), walk.value(node.inputs[2])
     known = walk.views.of(value).sizes or ()
     if held is None or kernel is None or wanted is None or len(wanted) != 4 or len(known) != 4:

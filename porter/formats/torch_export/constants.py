@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator, Numbers
+from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator
+from porter.filegraph.dims import Numbers
 from porter.filegraph.kernels.resizing import Rule, resize
 from porter.formats.torch_export.nodes import AtenNode
 from porter.formats.torch_export.one_hots import ROWS

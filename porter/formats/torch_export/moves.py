@@ -11,13 +11,14 @@ import numpy as np
 from porter.base.left_out import LeftOut
 from porter.filegraph import arrays, moves
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.dims import Dim, ratio
 from porter.filegraph.gathering import gather
 from porter.filegraph.layouts import View
 from porter.filegraph.reductions import log_softmax
 from porter.filegraph.walk import Read, leave_out
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
-from porter.formats.torch_export.sizes import whole_numbers
+from porter.formats.torch_export.sizes import sizes_of, whole_numbers
 from porter.graph import Resize
 from porter.graph.ops import Function, Mode
 
@@ -65,7 +66,7 @@ def read_same(walk: Walk, node: AtenNode) -> Read:
 
 def read_reshape(walk: Walk, node: AtenNode) -> Read:
     source = taken(node)
-    return moves.reshape(walk, node, source, whole_numbers(walk, node, "shape" if node.op == "reshape" else "size", source))
+    return moves.reshape(walk, node, source, sizes_of(walk, node, "shape" if node.op == "reshape" else "size", source))
 
 
 def read_reshape_as(walk: Walk, node: AtenNode) -> Read:
@@ -97,7 +98,7 @@ def read_unflatten(walk: Walk, node: AtenNode) -> Read:
     if sizes is None:
         return None
     place = range(len(sizes))[place]
-    return moves.reshape(walk, node, source, [*sizes[:place], *whole_numbers(walk, node, "sizes", source), *sizes[place + 1 :]])
+    return moves.reshape(walk, node, source, [*sizes[:place], *sizes_of(walk, node, "sizes", source), *sizes[place + 1 :]])
 
 
 def read_squeeze(walk: Walk, node: AtenNode) -> Read:
@@ -148,7 +149,7 @@ def read_transpose(walk: Walk, node: AtenNode) -> Read:
 
 def read_expand(walk: Walk, node: AtenNode) -> Read:
     """expand and expand_as."""
-    sizes = walk.sizes(node.arguments["other"]) if node.op == "expand_as" else whole_numbers(walk, node, "size", taken(node))
+    sizes = walk.sizes(node.arguments["other"]) if node.op == "expand_as" else sizes_of(walk, node, "size", taken(node))
     return None if sizes is None else moves.expand(walk, node, taken(node), sizes)
 
 
@@ -165,7 +166,7 @@ def read_narrow(walk: Walk, node: AtenNode) -> Read:
     """A start below 0 counts from the end, as where the cells end."""
     start, length = _number(walk, node, "start") or 0, _number(walk, node, "length") or 0
     end = start + length
-    return moves.cut(walk, node, taken(node), {node.arguments["dim"]: slice(start, None if start < 0 and not end else end)})
+    return moves.cut(walk, node, taken(node), {node.arguments["dim"]: slice(start, None if end == 0 and start != 0 else end)})
 
 
 def read_split(walk: Walk, node: AtenNode) -> Any:
@@ -230,14 +231,14 @@ def read_upsample(walk: Walk, node: AtenNode) -> Read:
         op = replace(op, coordinates="align_corners")
     stated = node.arguments.get("scale_factors") or [node.arguments.get(name) for name in ("scales_h", "scales_w")]
     scales = {} if None in stated else dict(enumerate(stated, 2))
-    wanted = {} if scales else dict(enumerate(whole_numbers(walk, node, "output_size", taken(node)), 2))
+    wanted = {} if scales else dict(enumerate(sizes_of(walk, node, "output_size", taken(node)), 2))
     if node.op.endswith("_aa"):
         less = any(scale < 1 for scale in scales.values()) or any(size < sizes[axis] for axis, size in wanted.items())
         if less or op.coordinates == "align_corners":
             return f"{node.op} with antialias"
     if node.op == "upsample_nearest2d":
-        by = [scales.get(axis, wanted.get(axis, 0) / cells) for axis, cells in enumerate(sizes) if axis > 1 and cells > 1]
-        moving = [round(scale) for scale in by if scale == round(scale) and not _repeats(round(scale))]
+        by = [scales.get(axis) or ratio(wanted[axis], cells) for axis, cells in enumerate(sizes) if axis > 1 and cells != 1]
+        moving = [round(scale) for scale in by if scale is not None and scale == round(scale) and not _repeats(round(scale))]
         if moving:
             return f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"
     return moves.resize(walk, node, taken(node), op, scales, wanted)
@@ -262,5 +263,5 @@ def _repeats(factor: int) -> bool:
     return factor < 1 or bool(np.float32(factor) * np.float32(1 / factor) >= 1)
 
 
-def _number(walk: Walk, node: AtenNode, name: str) -> int | None:
-    return None if node.arguments.get(name) is None else whole_numbers(walk, node, name, taken(node))[0]
+def _number(walk: Walk, node: AtenNode, name: str) -> Dim | None:
+    return None if node.arguments.get(name) is None else sizes_of(walk, node, name, taken(node))[0]

@@ -9,15 +9,14 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.dims import Dim, Open, known, of_sizes
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 
-ON_SIZES: Mapping[str, Callable[..., int]] = {
+ON_SIZES: Mapping[str, Callable[..., Dim]] = {
     f"operator.{function.__name__}": function
     for function in (operator.add, operator.sub, operator.mul, operator.neg, operator.floordiv, operator.mod)
 }
-_ON_OPEN = ON_SIZES.keys() - {"operator.floordiv", "operator.mod"}
-"""What is computed from numbers that stand for open sizes; a quotient of them would say nothing."""
 _DEEPEST = 50
 """How deep arithmetic with sizes is followed."""
 _MOST = 1 << 62
@@ -33,13 +32,17 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     source, place = (node.arguments["self"], node.arguments["dim"]) if node.op == "sym_size" else node.known or (("", 0), 0)
     sizes = walk.found[source].sizes if source in walk.found else None
     if sizes is not None:
-        return np.asarray(sizes[place])
-    operands = [number for each in node.inputs for number in walk.flow.integers(each) or []]
-    known = node.op in _ON_OPEN and len(operands) == len(node.inputs)
-    return np.asarray(_computed(node, operands)) if known else None
+        return of_sizes(sizes[place])
+    operands = [number for each in node.inputs for number in walk.flow.dims(each) or []]
+    return of_sizes(_computed(node, operands)) if node.op in ON_SIZES and len(operands) == len(node.inputs) else None
 
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:
+    """As `sizes_of`, where none of them is open."""
+    return known(sizes_of(walk, node, name, source))
+
+
+def sizes_of(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[Dim]:
     """An argument's whole numbers, or its only one.
 
     Args:
@@ -48,26 +51,26 @@ def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | Non
     Raises:
         GraphError: one of them depends on the input's size in a way that porter does not follow.
     """
-    stated, own = node.arguments[name], dict[int | str | None, int]()
+    stated, own = node.arguments[name], dict[int | str | None, Dim]()
     if source is not None and (sizes := walk.view(source).sizes) is not None:
         said = (*walk.flow.nodes[source[0]].sizes, ())[source[1]]
         own = dict(zip(said, sizes, strict=True)) if len(said) == len(sizes) else {}
-    known: dict[Reference, int] = {}
+    found: dict[Reference, Dim] = {}
 
-    def number(each: int | Reference, depth: int = 0) -> int:
+    def number(each: int | Reference, depth: int = 0) -> Dim:
         """A number, or a size by its name: from `own` sizes by their expressions, otherwise as `read_size` found it."""
         if isinstance(each, int):
             return each
-        if each not in known:  # each once: in 50 sums of a size with itself it would be read 2**50 times
-            known[each] = size(each, depth)
-        return known[each]
+        if each not in found:  # each once: in 50 sums of a size with itself it would be read 2**50 times
+            found[each] = size(each, depth)
+        return found[each]
 
-    def size(each: Reference, depth: int) -> int:
+    def size(each: Reference, depth: int) -> Dim:
         before = walk.flow.nodes[each[0]]
         if before.expression in own:
             return own[before.expression]
-        numbers = walk.flow.integers(each)
-        if before.op in _ON_OPEN and depth < _DEEPEST:
+        numbers = walk.flow.dims(each)
+        if before.op in ON_SIZES and depth < _DEEPEST:
             try:
                 return _computed(before, [number(source, depth + 1) for source in before.inputs])
             except GraphError:  # of a quotient: an axis may have the whole sum
@@ -80,8 +83,8 @@ def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | Non
     return [number(each) for each in (stated if isinstance(stated, list) else [stated])]
 
 
-def _computed(node: AtenNode, operands: Sequence[int]) -> int:
+def _computed(node: AtenNode, operands: Sequence[Dim]) -> Dim:
     found = ON_SIZES[node.op](*operands)
-    if abs(found) > _MOST:
+    if not isinstance(found, Open) and abs(found) > _MOST:
         raise GraphError("a size of more than 62 bits")
     return found

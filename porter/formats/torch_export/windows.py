@@ -8,13 +8,13 @@ from itertools import pairwise
 
 from porter.filegraph import arrays
 from porter.filegraph.dataflow import Tensor
+from porter.filegraph.dims import Open, text
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import both_sides
-from porter.filegraph.layouts import expect_known
 from porter.filegraph.products import along_channels
 from porter.filegraph.walk import Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
-from porter.formats.torch_export.sizes import whole_numbers
+from porter.formats.torch_export.sizes import sizes_of, whole_numbers
 from porter.graph import Conv, ConvTranspose
 from porter.graph.ops import Function
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
@@ -117,19 +117,20 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
     value = walk.value(node.arguments["self"])
     if value.shape is None or not value.is_map:
         return None
-    wanted = _pair(walk, node, "output_size", 1)
+    stated = sizes_of(walk, node, "output_size")
+    wanted = stated[0], stated[-1]
     if wanted == (1, 1):
         return walk.builder.reduce(node.name, value, function, ("rows", "columns"), True)
     kernel, stride = [], []
     for size, count in zip(value.shape[1:], wanted, strict=True):
-        if size is None:
-            return f"{node.op} to {wanted[0]}x{wanted[1]} of a map of any size: export the model for one size"
+        if size is None or isinstance(count, Open):
+            return f"{node.op} to {text(wanted)} of a map of any size: export the model for one size"
         # at::native::start_index and end_index
         starts = [place * size // count for place in range(count if count <= size else 0)]
         extents = {-(-(place + 1) * size // count) - start for place, start in enumerate(starts)}
         steps = {after - before for before, after in pairwise(starts)}
         if len(extents) != 1 or len(steps) > 1:
-            sizes = f"{value.shape[1]}x{value.shape[2]} to {wanted[0]}x{wanted[1]}"
+            sizes = f"{value.shape[1]}x{value.shape[2]} to {text(wanted)}"
             return f"{node.op} of {sizes}, whose windows are of different sizes"
         kernel.append(extents.pop())
         stride.append(steps.pop() if steps else 1)
@@ -157,5 +158,4 @@ def _rounding(node: AtenNode) -> Rounding:
 
 
 def _explicit(pads: Pads, fill: float = 0.0, average: Average = "real_cells", rounding: Rounding = "floor") -> Convention:
-    expect_known(pads)
     return Convention.stated(pads, fill, average, rounding)

@@ -239,6 +239,15 @@ def test_more_windows_than_cells_are_refused_by_name(tmp_path: Path) -> None:
     assert graph is not None and "whose windows are of different sizes" in graph.by_name[graph.outputs[0]].op.kind
 
 
+def test_a_pool_to_rows_that_are_open_is_refused_without_a_number(tmp_path: Path) -> None:
+    graph = read_checkpoint(
+        export(Ops({"": lambda m, x: F.adaptive_avg_pool2d(x, (None, 1))}), torch.randn(2, 6, *SIZE), tmp_path, True)[0]
+    ).graph
+    assert graph is not None
+    kind = "adaptive_avg_pool2d to ?x1 of a map of any size: export the model for one size"
+    assert graph.by_name[graph.outputs[0]].op == Foreign(kind)
+
+
 def test_cells_that_torch_does_not_repeat_equally_often_are_refused_by_name(tmp_path: Path) -> None:
     """Torch itself says which: at 41, 47 and 61 its rounding moves the first cell of a copy."""
     factors, image = (2, 3, 13, 40, 41, 42, 47, 61, 63, 64), torch.randn(1, 6, *SIZE)

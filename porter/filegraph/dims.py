@@ -1,0 +1,286 @@
+"""Sizes as values: whole numbers, and sums of products of unknowns where a file leaves a size open.
+
+What is asked of an open size is answered where it holds whatever the unknowns are, and is refused elsewhere: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from porter.base.errors import GraphError
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+_MOST_TERMS = 64
+_MOST = 1 << 62
+"""Terms of a sum and their factors: squares of squares would take any memory."""
+
+
+class Undecided(GraphError):
+    """What is asked of a size depends on the input's."""
+
+    def __init__(self) -> None:
+        super().__init__("a size that depends on the input's")
+
+
+class Unknown(NamedTuple):
+    """A whole number that the input decides, such as the rows of a value, and the least that it can be."""
+
+    name: str
+    least: int = 1
+
+
+_Product = tuple[Unknown, ...]
+"""In order; empty for one."""
+
+
+@dataclass(frozen=True)
+class Open:
+    """A size that is open: a sum of products of unknowns, each a whole number of times.
+
+    Two of them are equal (==) where their sums are the same, whatever the unknowns are; see `is_equal`.
+
+    Attributes:
+        terms: each product and its factor, in order; at least one of them is of unknowns, and no factor is 0.
+        is_real: a file computes it as a real number, whose quotients are not cut.
+    """
+
+    terms: tuple[tuple[_Product, int], ...]
+    is_real: bool = field(default=False, compare=False)
+
+    def __add__(self, other: Any) -> Any:
+        found = Counter(dict(self.terms))
+        for product, factor in _terms(other):
+            found[product] += factor
+        return _made(found, _is_real(self, other))
+
+    def __mul__(self, other: Any) -> Any:
+        found = Counter[_Product]()
+        for one, first in self.terms:
+            for two, second in _terms(other):
+                found[tuple(sorted(one + two))] += first * second
+        return _made(found, _is_real(self, other))
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _divided(self, other)[0]
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _divided(other, self)[0]
+
+    def __mod__(self, other: Any) -> Any:
+        return _divided(self, other)[1]
+
+    def __rmod__(self, other: Any) -> Any:
+        return _divided(other, self)[1]
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Any:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Any:
+        return self + other * -1
+
+    def __rsub__(self, other: Any) -> Any:
+        return self * -1 + other
+
+    def __gt__(self, other: Any) -> bool:
+        return _is_above(self - other, 0)
+
+    def __ge__(self, other: Any) -> bool:
+        return _is_above(self - other, -1)
+
+    def __lt__(self, other: Any) -> bool:
+        return _is_above(other - self, 0)
+
+    def __le__(self, other: Any) -> bool:
+        return _is_above(other - self, -1)
+
+    def __bool__(self) -> bool:
+        return not is_equal(self, 0)
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the most that it can be, as far as the signs of its terms tell."""
+        edge = sum(factor * math.prod(unknown.least for unknown in product) for product, factor in self.terms)
+        factors = [factor for product, factor in self.terms if product]
+        return (edge if min(factors) > 0 else -math.inf), (edge if max(factors) < 0 else math.inf)
+
+
+Dim = int | Open
+
+
+def unknown(name: str, least: int = 1) -> Open:
+    return Open((((Unknown(name, least),), 1),))
+
+
+BATCH = unknown("images")
+"""The images of a free batch."""
+PLACE = unknown("the place of an image", 0)
+"""The place of each image in a free batch."""
+ONLY = unknown("the only image")
+"""The one image of a file that states a batch of one, which is free in the port: its axis is not lost among those of one cell, and
+counts as one."""
+
+
+def _terms(number: Any) -> Sequence[tuple[_Product, int]]:
+    if isinstance(number, Open):
+        return number.terms
+    whole = int(number)
+    if number != whole:
+        raise Undecided
+    return [((), whole)]
+
+
+def _is_real(*numbers: Any) -> bool:
+    return any(number.is_real if isinstance(number, Open) else isinstance(number, float) for number in numbers)
+
+
+def _made(terms: Mapping[_Product, int], is_real: bool) -> Any:
+    found = tuple(sorted((product, factor) for product, factor in terms.items() if factor))
+    if len(found) > _MOST_TERMS or any(abs(factor) > _MOST or len(product) > _MOST_TERMS for product, factor in found):
+        raise Undecided
+    if not any(product for product, _ in found):
+        number = sum(factor for _, factor in found)
+        return float(number) if is_real else number
+    return Open(found, is_real)
+
+
+def _divided(number: Any, by: Any) -> tuple[Any, Any]:
+    """The quotient, rounded down, and what is left."""
+    if not isinstance(by, Open):
+        ((_, divisor),) = _terms(by)
+        terms = dict(_terms(number))
+        rest = terms.pop((), 0)
+        if any(factor % divisor for factor in terms.values()):
+            raise Undecided
+        quotient = _made({product: factor // divisor for product, factor in terms.items()}, False) + rest // divisor
+    elif number == 0:
+        quotient = 0
+    else:
+        (product, factor), (last, times) = _terms(number)[-1], by.terms[-1]
+        left = Counter(product)
+        left.subtract(last)
+        quotient = _made({tuple(sorted(left.elements())): factor // times}, False)
+        if min(left.values()) < 0 or quotient * by != number:
+            raise Undecided
+    return (quotient * 1.0 if _is_real(number, by) else quotient), number - quotient * by
+
+
+def _is_above(difference: Any, bound: int) -> bool:
+    least, most = difference.bounds if isinstance(difference, Open) else (difference, difference)
+    if least <= bound < most:
+        raise Undecided
+    return bool(least > bound)
+
+
+def is_equal(one: Any, other: Any) -> bool:
+    """Whether two sizes are the same.
+
+    Raises:
+        Undecided: they are at some sizes of the input.
+    """
+    difference = one - other
+    if not isinstance(difference, Open):
+        return bool(difference == 0)
+    least, most = difference.bounds
+    if least <= 0 <= most:
+        raise Undecided
+    return False
+
+
+def divides(one: Dim, other: Dim) -> bool:
+    """Whether a size is known to be so many times another one."""
+    try:
+        return one != 0 and other % one == 0
+    except Undecided:
+        return False
+
+
+def ratio(one: Dim, other: Dim) -> int | None:
+    """How many times a size is another one; None where that has a fraction, or the input decides."""
+    found = one // other if divides(other, one) else None
+    return None if isinstance(found, Open) else found
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    found: Dim = 1
+    for dim in dims:
+        found = found * dim
+    return found
+
+
+def known(dims: Iterable[Dim]) -> list[int]:
+    """Sizes of which none is open.
+
+    Raises:
+        Undecided: one of them is.
+    """
+    found = []
+    for dim in dims:
+        if isinstance(dim, Open):
+            raise Undecided
+        found.append(dim)
+    return found
+
+
+def text(dims: Iterable[Dim]) -> str:
+    """Sizes as messages have them."""
+    return "x".join("?" if isinstance(dim, Open) or dim < 0 else str(dim) for dim in dims)
+
+
+# Numbers that a file computes from sizes.
+
+
+def of_sizes(numbers: Any) -> Numbers:
+    """Sizes as an array: of whole numbers, or of objects where some are open."""
+    array = np.asarray(numbers, object)
+    return array if any(isinstance(each, Open) for each in array.flat) else np.asarray(array.tolist(), None if array.size else int)
+
+
+def are_open(array: Numbers) -> bool:
+    return array.dtype == object
+
+
+def whole(number: Any) -> Dim:
+    """A real number, or a size that is computed as one, cut."""
+    return Open(number.terms) if isinstance(number, Open) else int(number)
+
+
+def as_whole(array: Numbers) -> Numbers:
+    """A cast to whole numbers."""
+    return of_sizes(np.frompyfunc(whole, 1, 1)(array)) if are_open(array) else np.trunc(array).astype(np.int64)
+
+
+def as_real(array: Numbers) -> Numbers:
+    return of_sizes(array * 1.0) if are_open(array) else array.astype(np.float64)
+
+
+def _quotient(number: Any, by: Any) -> Any:
+    """Whole numbers are cut, real ones divided."""
+    if isinstance(number, Open) or isinstance(by, Open):
+        quotient, left = _divided(number, by)
+        if left != 0:
+            raise Undecided
+        return quotient
+    return number / by if _is_real(number, by) else int(number / by)
+
+
+def _rounded(function: Callable[[float], int]) -> Callable[..., Any]:
+    """Each number rounded to a real one; an open size is whole."""
+    found: Callable[..., Any] = np.frompyfunc(lambda each: each if isinstance(each, Open) else each * 0 + function(each), 1, 1)
+    return found
+
+
+ON_SIZES: Mapping[str, Callable[..., Any]] = {
+    "Div": np.frompyfunc(_quotient, 2, 1),
+    "Equal": np.frompyfunc(is_equal, 2, 1),
+    "NotEqual": np.frompyfunc(lambda one, other: not is_equal(one, other), 2, 1),
+    **{"Floor": _rounded(math.floor), "Ceil": _rounded(math.ceil), "Round": _rounded(round)},
+}
+"""Functions of arrays in which sizes are open, by the kinds of porter.filegraph.dataflow.ELEMENTWISE: those that numpy has not."""
