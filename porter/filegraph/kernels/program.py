@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -12,6 +13,7 @@ Row: TypeAlias = Callable[..., Numbers | tuple[Numbers, ...]]
 """What an operator gives: called with the attributes of a step, then with its inputs (None for one that is left out)."""
 Reference: TypeAlias = tuple[str, int]
 """A value: the operator that gives it, and which of its outputs."""
+_PLACE = re.compile(r":\d+$")
 
 
 def row(compute: Callable[..., Any]) -> Row:
@@ -25,9 +27,11 @@ def each(compute: Callable[..., Any]) -> Row:
 
 
 def value_name(source: Reference) -> str:
-    """The name of a value: the operator's own of the first that it gives, such as `split:1` of others."""
+    """The name of a value: the operator's own of the first that it gives, such as `split:1` of others, and `split:1:0` of an
+    operator that is itself called `split:1`: no two values have one name.
+    """
     name, place = source
-    return f"{name}:{place}" if place else name
+    return f"{name}:{place}" if place or _PLACE.search(name) else name
 
 
 def own_name(name: str, place: int, taken: set[str]) -> str:

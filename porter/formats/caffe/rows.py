@@ -20,7 +20,7 @@ def program(definition: bytes) -> Program:
     steps = []
     for layer in read_net(definition.decode()).layers:
         gives = tuple(value_name((layer.name, place)) for place in range(layer.gives))
-        reads = tuple(map(value_name, layer.inputs))
+        reads = (*map(value_name, layer.inputs[: layer.values]), *(blob for blob, _ in layer.inputs[layer.values :]))
         steps.append(Step(layer.op, reads, gives, {"stated": layer.parameters, "values": layer.values, "gives": layer.gives}))
     return Program(IMAGE, tuple(steps), _ROWS)
 

@@ -20,10 +20,13 @@ def program(definition: bytes) -> Program:
     """Of the image's name and, on the next line, the symbol."""
     name, _, text = definition.partition(b"\n")
     image, steps = name.decode(), []
-    for node in read_symbol(text, lambda name: name != image).nodes:
+    nodes = read_symbol(text, lambda name: name != image).nodes
+    operators = {node.name for node in nodes}
+    for node in nodes:
         count = node.stated.count("num_outputs", 1) if node.op in ("SliceChannel", "split") else 1
         gives = tuple(value_name((node.name, place)) for place in range(count))
-        steps.append(Step(node.op, tuple(map(value_name, node.inputs)), gives, {"stated": node.stated}))
+        reads = tuple(value_name(source) if source[0] in operators else source[0] for source in node.inputs)
+        steps.append(Step(node.op, reads, gives, {"stated": node.stated}))
     return Program(image, tuple(steps), _ROWS)
 
 

@@ -213,3 +213,19 @@ def test_a_network_of_gluons_zoo_is_what_mxnet_computes(name: str, tmp_path: Pat
             made = porter.convert(tmp_path / "net-symbol.json", destination=to, **settings)
             assert made.verdict is not None and made.verdict.ok
         expect_given(tmp_path / "torch", seen)
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_an_operator_may_be_called_as_the_second_value_of_another_one(tmp_path: Path) -> None:
+    """`cut:1`, an operator, and the second value of `cut`: each is compared with itself."""
+    shape: dict[str, Any] = {"kernel": (1, 1), "num_filter": 3, "no_bias": True}
+    lines: list[Line] = [
+        ("cut", "SliceChannel", {"num_outputs": 2}, ["data"]),
+        ("one", "Convolution", shape, ["cut", "k"]),
+        ("sum", "elemwise_add", {}, ["one", "cut:1"]),
+    ]
+    file = write_mxnet(tmp_path / "model", lines, {"k": np.random.default_rng(0).standard_normal((3, 3, 1, 1)).astype("f")})
+    file.write_text(file.read_text().replace('"one"', '"cut:1"'))
+    made = porter.convert(file, destination="torch", out=tmp_path / "port", input_size="any")
+    assert made.verdict is not None and made.verdict.proof.proves
+    assert len(made.verdict.proof.nodes) == 4 and not made.verdict.proof.uncompared
