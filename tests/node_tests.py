@@ -127,7 +127,8 @@ def run(folder: Path, to: str, x: Array) -> list[Array]:
     """What a port gives for a test's input, each value as its numbers in the order of the file's."""
     port = read_port(folder)
     given, model, last = port.record.input, port.build(), port.record.input.layout == "NHWC"
-    images = x.astype(np.float32).reshape(-1, given.channels, *(given.size or x.shape[2:]))
+    axes = port.graph.axes or (given.channels, *(given.size or x.shape[2:]))
+    images = x.astype(np.float32).reshape(x.shape if None in axes else (-1, *axes))
     batch: Any = np.ascontiguousarray(images.transpose(0, 2, 3, 1) if last else images)
     if to == "torch":
         import torch
@@ -137,7 +138,7 @@ def run(folder: Path, to: str, x: Array) -> list[Array]:
     else:
         found = model(batch)
     values = [np.asarray(value) for value in (found if isinstance(found, list | tuple) else [found])]
-    known = shapes(port.graph, images.shape[2:])
+    known = shapes(port.graph, given.size or given.native_size)
     maps = [is_map(known[path]) for path in port.graph.outputs]
     return [value.transpose(0, 3, 1, 2) if last and of_map else value for value, of_map in zip(values, maps, strict=True)]
 

@@ -34,8 +34,14 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 def evaluate(graph: Graph, tensors: Mapping[str, Tensors], batch: Array) -> dict[str, Array]:
-    """The value of every path for a batch N×C×H×W, in float64: maps N×C×H×W, features N×C."""
-    values = {INPUT: batch.astype(np.float64)}
+    """The value of every path for a batch N×C×H×W, in float64: maps N×C×H×W, features N×C. Where the input is no map, the batch has
+    its numbers.
+    """
+    image = batch.astype(np.float64)
+    if graph.axes:  # the open ones are the map's rows and columns
+        opened = [*batch.shape[4 - len(graph.axes) :], *[None] * len(graph.axes)]
+        image = image.reshape(len(batch), *(own if axis is None else axis for axis, own in zip(graph.axes, opened, strict=False)))
+    values = {INPUT: image.view(OfAxes) if len(graph.axes) > 1 else image}
     for node in graph.nodes:
         values[node.path] = apply(node.op, tensors.get(node.path, {}), *(values[path] for path in node.inputs))
     return values

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from porter.graph import Graph, Node
     from porter.graph.pads import Pad
     from porter.identify.inspection import Inspection
-    from porter.port import Input, Origin, Record, TensorLists
+    from porter.port import Origin, Record, TensorLists
     from porter.recipe import Member, Proof, Recipe, Zoo
     from porter.recipe.declared import Declared
     from porter.reporting.write import Report
@@ -46,7 +46,7 @@ def some(label: str, items: Sequence[str]) -> list[str]:
 
 def conversion(made: Conversion) -> list[str]:
     record = made.port.record
-    size = _size(record.input)
+    size = _size(record)
     lines = [
         f"{record.name} to {record.framework}: {made.port.folder}",
         f"  file     {'; '.join((f'{record.source.file}, {record.source.format}', *record.source.notes))}",
@@ -87,7 +87,12 @@ def _left_out(layers: Sequence[LeftOut]) -> list[str]:
     return [f"  left out {', '.join(shown)}{more}: what acts in training only"] if layers else []
 
 
-def _size(taken: Input) -> str:
+def _size(record: Record) -> str:
+    from porter.graph import axes_text
+
+    taken, axes = record.input, record.graph.get("axes")
+    if axes:
+        return f"input {axes_text(axes)}"
     if taken.size is not None:
         return "input {}x{} only".format(*taken.size)
     return "any input size, native {}x{}".format(*taken.native_size)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import DTYPES, Dtype
 from porter.base.errors import CheckFailed, GraphError, MissingFramework, PaddingError, UsageError
@@ -17,7 +17,7 @@ from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import TRAINED, Destination, get_destination
-from porter.graph import Graph, shapes
+from porter.graph import INPUT, Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
 from porter.graph.plan import make_plan
@@ -25,7 +25,7 @@ from porter.graph.record import to_record
 from porter.identify.doors import expect_file, open_file, open_member
 from porter.padding import ANY, Size
 from porter.padding.sizes import AnySize, parse_size
-from porter.port import AGREES, NOT_MADE, PASSED, Input, Padding, Port, Record, read_port, write_record
+from porter.port import AGREES, NOT_MADE, PASSED, Input, Layout, Padding, Port, Record, read_port, write_record
 from porter.recipe import choose_options, find_member, recipes_named
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
@@ -206,7 +206,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         framework=framework.NAME,
         graph=to_record(plan.graph),
         input=Input(
-            layout=framework.INPUT_LAYOUT,
+            layout=_layouts(plan.graph, [INPUT], opened.sizes.built, framework)[0],
             size=plan.only_size,
             native_size=opened.sizes.built,
             channels=plan.graph.channels,
@@ -230,14 +230,14 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         parity=None,
         check=NOT_MADE,
         versions=_versions(framework),
-        output_layouts=_output_layouts(plan.graph, opened.sizes.built, framework),
+        output_layouts=_layouts(plan.graph, plan.graph.outputs, opened.sizes.built, framework),
     )
 
 
-def _output_layouts(graph: Graph, size: Size, framework: Destination) -> tuple[Literal["NC", "NCHW", "NHWC", "file"], ...]:
+def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destination) -> tuple[Layout, ...]:
     known = shapes(graph, size)
-    ends = [known[path] for path in graph.outputs]
-    return tuple(framework.INPUT_LAYOUT if is_map(shape) else "NC" if len(shape) == 1 else "file" for shape in ends)
+    values = [known[path] for path in paths]
+    return tuple(framework.INPUT_LAYOUT if is_map(shape) else "NC" if len(shape) == 1 else "file" for shape in values)
 
 
 def _versions(framework: Destination) -> dict[str, str]:

@@ -7,6 +7,7 @@ from porter.data.preprocess import Preprocess
 from porter.data.statements import example, in_words
 from porter.evaluation.results import Crops
 from porter.formats.recognition import FORMATS
+from porter.graph import axes_text
 from porter.port import Facts, Input, Port, Record
 from porter.verification.inputs import PIXELS, SIGNED, UNIT, stated_range
 
@@ -21,6 +22,9 @@ def expect_protocol(port: Port) -> Preprocess:
         UsageError: the port gives no logits, takes no photos or has no protocol; the error has the line to type.
     """
     record = port.record
+    if port.graph.axes:
+        next = "porter.load gives the model, which takes it"
+        raise UsageError(f"this model takes {axes_text(port.graph.axes)}, no photos", where=str(port.folder), next=next)
     if record.output != "features":
         _expect_colours(record.input.channels, str(port.folder))
     if record.preprocess is None and record.output != "features":

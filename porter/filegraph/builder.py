@@ -19,7 +19,7 @@ from porter.base.left_out import LeftOut
 from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
-from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, ops
+from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, input_shape, ops
 from porter.graph.ops import Axes, Axis, Function, Order, channels_in, is_map
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
@@ -84,7 +84,7 @@ class Builder:
     `name` is the layer's; the node's is unique. A layer whose input does not fit becomes foreign.
 
     Attributes:
-        channels, size: of the input.
+        channels, size, axes: of the input.
         order: how the file lays out a map.
         shapes: of the values that nodes give, where they are known.
         fixed: the graph takes only images of the size that it was made for, so a pool over a whole map is a global one.
@@ -95,6 +95,7 @@ class Builder:
     size: Size
     order: Order = "HWC"
     fixed: bool = False
+    axes: tuple[int | None, ...] = ()
     nodes: dict[str, FileNode] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -102,7 +103,7 @@ class Builder:
 
     @property
     def input(self) -> Value:
-        return Value(INPUT, (self.channels, *self.size))
+        return Value(INPUT, input_shape(self.channels, self.axes, self.size))
 
     def add(self, name: str, op: Op | Foreign, *values: Value, tensors: Tensors | None = None, tap: str | None = None) -> Value:
         """One node; `tap` is as in FileNode. What follows a value of unknown shape has none."""
@@ -330,7 +331,7 @@ class Builder:
     def finish(self, outputs: Iterable[Value]) -> FileGraph:
         """The graph of the nodes that lead to `outputs`."""
         ends = tuple(self.output(value).node for value in outputs)
-        graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size)
+        graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size, axes=self.axes)
         leading = graph.leading_to(ends)
         left_out = [each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out]
         kept = tuple(node for node in graph.nodes if node.name in leading)

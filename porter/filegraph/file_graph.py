@@ -15,7 +15,7 @@ from functools import cached_property
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError, MappingError, MissingFramework
 from porter.base.left_out import LeftOut
-from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, MaxPool, Op, Shape
+from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, MaxPool, Op, Shape, input_shape
 from porter.graph.ops import Axes
 from porter.graph.walks import upstream
 from porter.padding import ANY, Size
@@ -85,6 +85,7 @@ class FileGraph:
         output_names: what the file calls the values of `outputs`; empty if it names only nodes.
         channels: of the input.
         size: of the input; None for rows or columns that are free.
+        axes: of an input that is no map, as porter.graph.Graph has them.
         resizable: the framework can run the same layers, with the same pads, at another size.
         evaluated: tensors by name that porter computed from the file's, in float64, such as kernels that the model standardises as
             it runs.
@@ -108,6 +109,7 @@ class FileGraph:
     definition: bytes = field(default=b"", repr=False)
     language: str = ""
     left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
+    axes: tuple[int | None, ...] = ()
 
     @property
     def built_size(self) -> tuple[int, int] | None:
@@ -162,7 +164,7 @@ class FileGraph:
 
     def _shapes(self, size: Size) -> tuple[Mapping[str, Shape], list[FileNode]]:
         """The shapes of the values that have one, and the nodes that do not take theirs."""
-        known: dict[str, Shape] = {INPUT: (self.channels, *size)}
+        known: dict[str, Shape] = {INPUT: input_shape(self.channels, self.axes, size)}
         refused: list[FileNode] = []
         for node in self.nodes:
             inputs = [known[name] for name in node.inputs if name in known]

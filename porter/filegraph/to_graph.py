@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from keyword import iskeyword
 
 from porter.base.errors import GraphError, MappingError
@@ -58,7 +58,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         if isinstance(op := node.op, Op)
     ]
     output, *further = (paths[name] for name in file.outputs)
-    graph = Graph(tuple(nodes), file.channels, output, further=tuple(further))
+    graph = Graph(tuple(nodes), file.channels, output, further=tuple(further), axes=file.axes)
     try:
         known = shapes(graph, file.size)
     except GraphError as error:
@@ -82,7 +82,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         return Translated(graph, names, None)
     kept = tuple(node for node in graph.nodes if node.path != output)
     del names[output]
-    return Translated(Graph(kept, file.channels, logits), names, last.op_name)
+    return Translated(replace(graph, nodes=kept, output=logits), names, last.op_name)
 
 
 def expect_ops(file: FileGraph, keep_activation: bool = False) -> None:

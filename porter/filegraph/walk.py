@@ -46,7 +46,7 @@ class Image:
         order: how the file lays out a map.
         fixed: see porter.filegraph.builder.Builder.
         axes: the image's, as places in a map of the file's; None if it is laid out as any map.
-        shape: of a tensor that is no map, without its batch: it has the numbers of the image in their order. One axis may be open.
+        shape: of a tensor that is no map, without its batch; see porter.graph.Graph.axes.
     """
 
     source: Reference
@@ -56,7 +56,7 @@ class Image:
     order: Order = "HWC"
     fixed: bool = False
     axes: tuple[int, ...] | None = None
-    shape: tuple[int | None, ...] | None = None
+    shape: tuple[int | None, ...] = ()
 
 
 @dataclass
@@ -300,14 +300,10 @@ class Walk(Generic[N]):
 
 def begin(flow: Dataflow[N], image: Image, trained: Collection[str] = ()) -> Walk[N]:
     """A walk that has only the image."""
-    builder = Builder(image.channels, image.size, image.order, image.fixed)
+    builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
     walk = Walk(builder, flow, trained, image.batch, image=image.source)
     view = walk.views.of(builder.input)
     walk.found[image.source] = view if image.axes is None else view.transposed(image.axes) or view
-    if image.shape is not None:
-        batch = () if walk.views.whole else (view.sizes or ())[:1]
-        left = [size for size in (view.sizes or ())[len(batch) :] if isinstance(size, Open)]
-        walk.found[image.source] = view.reshaped([*batch, *(size or left.pop() for size in image.shape)]) or view
     return walk
 
 

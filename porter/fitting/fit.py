@@ -163,7 +163,7 @@ def without_head(graph: Graph) -> Graph:
         return head.inputs[0] if path == head.path else path
 
     nodes = tuple(replace(node, inputs=tuple(map(past, node.inputs))) for node in graph.nodes if node != head)
-    return Graph(nodes, graph.channels, past(graph.output), graph.scopes)
+    return replace(graph, nodes=nodes, output=past(graph.output), further=())
 
 
 def some(lines: list[str]) -> str:

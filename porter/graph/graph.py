@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from porter.base.errors import GraphError
-from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors, channels_in
+from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors, array_shape, channels_in
 from porter.padding import Site, Size
 
 INPUT = "input"
@@ -42,6 +42,8 @@ class Graph:
 
     Attributes:
         channels: of the input.
+        axes: of an input that is no map, without the batch: features, or an array. One axis or two may be open. What feeds every
+            graph with maps gives it those of one channel that have its numbers in their order.
         output: path of the node that gives the logits or features.
         further: paths of the nodes that give further outputs, in their order.
         scopes: the blocks that the nodes came from, outermost first; they shape generated code, not the function.
@@ -52,6 +54,7 @@ class Graph:
     output: str
     scopes: tuple[Scope, ...] = ()
     further: tuple[str, ...] = ()
+    axes: tuple[int | None, ...] = ()
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -72,6 +75,20 @@ class Graph:
         return {path: channels_in(shape) for path, shape in self.open_shapes.items()}
 
 
+def input_shape(channels: int, axes: Sequence[int | None], size: Size) -> Shape:
+    """The shape of a graph's input at a size. Open axes have the rows and columns of the map that has its numbers."""
+    rows, columns = size
+    if not axes:
+        return channels, rows, columns
+    stretched = [columns] if len(axes) == 1 else [rows, columns, *axes[2:]]
+    return array_shape(own if axis is None else axis for axis, own in zip(axes, stretched, strict=True))
+
+
+def axes_text(axes: Sequence[int | None]) -> str:
+    """An input that is no map, as people write it: `N x 5`."""
+    return " x ".join(["N", *("?" if axis is None else str(axis) for axis in axes)])
+
+
 def site_of(op: object) -> Site | None:
     """The padding site that an op is, if it is one."""
     return op.site if isinstance(op, Op) else None
@@ -83,7 +100,7 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
     Raises:
         GraphError: an input or an output does not exist, or a node's inputs do not fit.
     """
-    known: dict[str, Shape] = {INPUT: (graph.channels, *size)}
+    known: dict[str, Shape] = {INPUT: input_shape(graph.channels, graph.axes, size)}
     for node in graph.nodes:
         missing = [path for path in node.inputs if path not in known]
         if missing:

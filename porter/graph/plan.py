@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from porter.base.errors import GraphError, PaddingError
-from porter.graph.graph import Graph, Node, nonnegative_paths, shapes, site_of
+from porter.graph.graph import Graph, Node, input_shape, nonnegative_paths, shapes, site_of
 from porter.graph.ops import Attention, Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
@@ -30,6 +30,11 @@ class Plan:
     def fixed_by_pads(self) -> bool:
         """Whether a pad is right at one size only. If none is, an `only_size` is that of the maps that the layers take."""
         return not all(found.every_size for found in self.realisations.values())
+
+
+def taken_axes(plan: Plan) -> Shape:
+    """The axes of the input that a planned graph takes, where it is no map; otherwise none."""
+    return input_shape(1, plan.graph.axes, plan.only_size or ANY) if plan.graph.axes else ()
 
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:

@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Argument, Graph, Node, Scope, shapes
-from porter.graph.ops import OPS, Op
+from porter.graph.ops import MOST_AXES, OPS, Op
 from porter.graph.ops.kinds import COUNT, attributes, defaults, short
 from porter.padding import LOWEST
 
@@ -22,7 +22,8 @@ def to_record(graph: Graph) -> dict[str, Any]:
     ]
     scopes = [{"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))} for scope in graph.scopes]
     output = list(graph.outputs) if graph.further else graph.output
-    return {"channels": graph.channels, "output": output, "nodes": nodes, "scopes": scopes}
+    axes = {"axes": list(graph.axes)} if graph.axes else {}
+    return {"channels": graph.channels, **axes, "output": output, "nodes": nodes, "scopes": scopes}
 
 
 def from_record(record: object) -> Graph:
@@ -34,12 +35,14 @@ def from_record(record: object) -> Graph:
         GraphError: the record has another form, or its shapes do not fit.
     """
     try:
-        entry = _object(record, {"channels", "output", "nodes", "scopes"})
+        stated = {"axes": [], **record} if isinstance(record, Mapping) else record
+        entry = _object(stated, {"channels", "axes", "output", "nodes", "scopes"})
+        axes = tuple(axis if axis is None else COUNT.read(axis) for axis in _array(entry["axes"])[:MOST_AXES])
         nodes = tuple(_node(node) for node in _array(entry["nodes"]))
         scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))
         outputs = entry["output"] if isinstance(entry["output"], list) and entry["output"] else [entry["output"]]
         first, *further = map(_path, outputs)
-        graph = Graph(nodes, COUNT.read(entry["channels"]), first, scopes, tuple(further))
+        graph = Graph(nodes, COUNT.read(entry["channels"]), first, scopes, tuple(further), axes)
     except (ValueError, PaddingError) as error:
         raise GraphError(f"the graph's record cannot be read: {error}", where="graph", next="convert again") from None
     shapes(graph, (None, None))

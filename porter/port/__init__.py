@@ -11,6 +11,7 @@ from porter.port.folder import (
     Facts,
     Gives,
     Input,
+    Layout,
     Padding,
     Port,
     ProtocolBy,

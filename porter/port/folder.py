@@ -58,6 +58,10 @@ Gives = Literal["logits", "probabilities", "features"]
 """What a model's output is: probabilities if the source's last softmax or sigmoid is kept, features if there are no classes."""
 
 
+Layout = Literal["NCHW", "NHWC", "NC", "file"]
+"""Of a map in its destination; of features; of an array, which has the axes of the file in every destination."""
+
+
 class Input(Strict):
     """The model's input.
 
@@ -68,7 +72,7 @@ class Input(Strict):
             of this port may take other sizes.
     """
 
-    layout: Literal["NCHW", "NHWC"]
+    layout: Layout
     size: tuple[Side, Side] | None
     native_size: tuple[Side, Side]
     channels: int = Field(ge=1, le=4096)
@@ -209,8 +213,7 @@ class Record(Facts, Made):
             (porter.evaluation.results.Evaluation.summary); None if none was.
         evaluations: a line for each accuracy measured, the last MOST_LINES (porter.evaluation.results.Evaluation.line).
         study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
-        output_layouts: of each output: features, a map in the destination's layout, or `file` for an array, which has the axes of
-            the file in every destination; none in ports of older porters.
+        output_layouts: of each output; none in ports of older porters.
     """
 
     chosen: Mapping[str, Any] = {}
@@ -221,7 +224,7 @@ class Record(Facts, Made):
     mapped: tuple[str, ...]
     ended_at: tuple[str, ...] = ()
     dtype: Dtype
-    output_layouts: tuple[Literal["NC", "NCHW", "NHWC", "file"], ...] = ()
+    output_layouts: tuple[Layout, ...] = ()
     folded: Mapping[str, str] | None = None
     absorbed: Mapping[str, str] = {}
     stock_class: str | None

@@ -34,7 +34,7 @@ class Given:
 
     Attributes:
         stated: metadata of the definition, which says how its own input is made of such maps.
-        notes: how, for people, where it is no map.
+        notes: for people, where it has no batch.
     """
 
     image: Image
@@ -67,14 +67,13 @@ def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: 
     """A tensor whose images have these rows and columns."""
     shape = completed(found, size)
     own = shape[3 - len(sizes) :] if len(sizes) < 4 else (shape[0], *sizes[2:])
-    note = f"its input {_text(['N', *sizes[1:]])} is given as the map {_text(['N', 1, *found])}"
-    return Given(Image(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own), {ROWS: _stated(sizes[1:])}, (note,))
+    return Given(Image(source, 1, shape, sizes[0], "CHW", None not in shape, shape=own), {ROWS: _stated(sizes[1:])})
 
 
 def _whole(source: Reference, sizes: Sequence[int], rows: int) -> Given:
     shape = rows, math.prod(sizes) // rows
     own = _text(sizes) or "of one number"
-    note = f"its input {own} is one image without a batch, given as the map {_text(['N', 1, *shape])}"
+    note = f"its input {own} has no batch: the port takes N such inputs"
     return Given(Image(source, 1, shape, 0, "CHW", True, shape=tuple(sizes)), {WHOLE: _stated(sizes)}, (note,))
 
 

@@ -33,6 +33,7 @@ class Net:
     layers: tuple[Layer, ...]
     image: str
     channels: int
+    axes: tuple[int | None, ...]
     values: Mapping[str, str]
 
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
@@ -43,8 +44,9 @@ class Net:
         """
         facts = [f"# {name}: {' '.join(fact.split())}" for name, fact in (about or {}).items()]
         lines = [layer.text for layer in self.layers]
-        dims = " ".join(f"dim: {n}" for n in (1, self.channels, *size))
-        shape = "" if None in size else f" input_param {{ shape {{ {dims} }} }}"
+        taken = self.axes or (self.channels, *size)
+        dims = " ".join(f"dim: {n}" for n in (1, *taken))
+        shape = "" if None in taken else f" input_param {{ shape {{ {dims} }} }}"
         image = f'layer {{ name: "{self.image}" type: "Input" top: "{self.image}"{shape} }}'
         return "\n".join([*facts, f'name: "{plain((about or {}).get("porter.variant", "port"))}"', image, *lines]) + "\n"
 
@@ -87,7 +89,7 @@ def _made(plan: Plan) -> tuple[Net, list[PorterError]]:
             _add(maker, node, plan)
         except (GraphError, PaddingError) as error:
             refused.append(error)
-    return Net(tuple(maker.layers), values[INPUT], graph.channels, values), refused
+    return Net(tuple(maker.layers), values[INPUT], graph.channels, graph.axes, values), refused
 
 
 def _add(maker: LayerMaker, node: Node, plan: Plan) -> None:

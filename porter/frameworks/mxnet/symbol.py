@@ -106,7 +106,7 @@ def _made(plan: Plan) -> tuple[PortSymbol, list[PorterError]]:
     graph, taken, refused = plan.graph, Names(), list[PorterError]()
     values = {path: taken.take("data" if path == INPUT else path) for path in (INPUT, *graph.by_path)}
     maker = SymbolMaker(shapes(graph, plan.only_size or ANY), tensor_shapes(graph), taken, values)
-    sides = (0, graph.channels, *(plan.only_size or (0, 0)))
+    sides = (0, *(tuple(axis or 0 for axis in graph.axes) or (graph.channels, *(plan.only_size or (0, 0)))))
     maker.node("null", values[INPUT], __shape__=sides)
     for node in graph.nodes:
         try:

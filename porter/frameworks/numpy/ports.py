@@ -16,7 +16,7 @@ from porter.base.errors import CheckFailed, MissingFramework, UsageError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.kernels.program import Program
 from porter.frameworks import Classifier
-from porter.frameworks.images import classifier_of, expect_fit
+from porter.frameworks.images import as_maps, as_taken, classifier_of, expect_fit
 from porter.frameworks.numpy import engine
 from porter.frameworks.numpy.engine import NumpyModel
 from porter.graph.plan import Plan
@@ -35,7 +35,8 @@ class PortModel:
     values: Mapping[str, str] = field(repr=False)
 
     def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
-        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type.
+        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type. Where
+        the graph's input is no map, the batch has that input's axes.
 
         Args:
             batch: whatever numpy makes an array of, so a tensor of torch's too.
@@ -44,7 +45,7 @@ class PortModel:
             UsageError: the batch does not fit the model's input.
         """
         outputs = self.plan.graph.outputs
-        found = run(self, np.asarray(batch), outputs)
+        found = run(self, as_maps(np.asarray(batch), self.plan.graph), outputs)
         return found[outputs[0]] if len(outputs) == 1 else tuple(found[path] for path in outputs)
 
 
@@ -80,7 +81,7 @@ def run(model: PortModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]
     if unknown:
         raise UsageError("the model has no such node", where=unknown[0])
     try:
-        return engine.run_reference(model.net, batch, {path: model.values[path] for path in taps})
+        return engine.run_reference(model.net, as_taken(batch, model.plan.graph), {path: model.values[path] for path in taps})
     except MissingFramework as error:  # of a source it would be no verdict
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
 

@@ -60,10 +60,12 @@ def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dt
     names, known = tensor_names(graph), shapes(graph, plan.only_size or ANY)
     maker, stored = _made(plan, names, known, kind), _stored(plan, tensors, names, kind)
     number, sizes = onnx.helper.np_dtype_to_tensor_dtype(kind), plan.only_size or ("H", "W")
+    open_axes = [axis if axis is not None else name for axis, name in zip(graph.axes, ("L", "M", *graph.axes[2:]), strict=False)]
+    taken = open_axes or (graph.channels, *sizes)
     drawn = onnx.helper.make_graph(
         maker.nodes,
         "port",
-        [onnx.helper.make_tensor_value_info(INPUT, number, ("N", graph.channels, *sizes))],
+        [onnx.helper.make_tensor_value_info(INPUT, number, ("N", *taken))],
         [onnx.helper.make_tensor_value_info(path, number, ("N", *known[path])) for path in graph.outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in maker.constants.items()],
     )

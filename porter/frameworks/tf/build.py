@@ -35,7 +35,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     with import_tensorflow().device(tensorflow_device(device)):
         model, values = _connect(statement)
     arrays = {path for path, shape in plan.graph.open_shapes.items() if not is_map(shape)}
-    attach_runner(model, values, device, arrays=arrays)
+    attach_runner(model, values, device, arrays=arrays, port=plan.graph)
     return model
 
 

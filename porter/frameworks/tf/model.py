@@ -37,7 +37,8 @@ def state_model(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: 
     _expect_cover(shapes, tensors)
     names = layer_names(graph, layers)
     maker = LayerMaker(dtype, Names(names.values()))
-    values = {INPUT: maker.input(maker.name(INPUT), (None, *(plan.only_size or ANY), graph.channels))}
+    taken = graph.axes or (*(plan.only_size or ANY), graph.channels)
+    values = {INPUT: maker.input(maker.name(INPUT), (None, *taken))}
     weights: dict[str, dict[str, Array]] = {}
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]

@@ -12,10 +12,11 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.images import expect_fit
+from porter.frameworks.images import as_taken, expect_fit
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
+from porter.graph import Graph
 
 _RUNNER = "porter_runner"
 
@@ -27,12 +28,21 @@ class Runner:
     Keras runs these on a CPU by XLA, which would compile them at every call (keras/src/backend/tensorflow/nn.py, `conv`).
     """
 
-    def __init__(self, model: Any, values: Mapping[str, Any], device: str, any_size: bool, arrays: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        model: Any,
+        values: Mapping[str, Any],
+        device: str,
+        any_size: bool,
+        arrays: Collection[str] = (),
+        port: Graph | None = None,
+    ) -> None:
         self.values = values
         self._model = model
         self._device = device
         self._any_size = any_size
         self._arrays = frozenset(arrays)
+        self._port = port
         self._functions: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
@@ -47,17 +57,23 @@ class Runner:
         if not names:
             return {}
         tensorflow = import_tensorflow()
-        _, rows, columns, channels = self._model.inputs[0].shape
-        expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
+        fed = self._fed(batch)
         if names not in self._functions:
             self._functions[names] = self._function(names)
         # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one function for all.
         with tensorflow.device(tensorflow_device(self._device)), tf32(tensorflow, False), quiet_logger(tensorflow):
-            feed = tensorflow.cast(np.ascontiguousarray(batch.transpose(0, 2, 3, 1)), self._model.inputs[0].dtype)
-            results = self._functions[names](feed)
+            results = self._functions[names](tensorflow.cast(np.ascontiguousarray(fed), self._model.inputs[0].dtype))
         # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are large.
         arrays = {name: np.asarray(results.pop(name)) for name in names}
         return {name: array if name in self._arrays else channels_first(array) for name, array in arrays.items()}
+
+    def _fed(self, batch: Array) -> Array:
+        """A batch in the axes of the model's input."""
+        if self._port is not None and self._port.axes:
+            return as_taken(batch, self._port)
+        _, rows, columns, channels = self._model.inputs[0].shape
+        expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
+        return batch.transpose(0, 2, 3, 1)
 
     def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
         tapped = _frugal()(self._model.inputs, {name: self.values[name] for name in names})
@@ -98,14 +114,22 @@ def _frugal() -> Any:
     return Frugal
 
 
-def attach_runner(model: Any, values: Mapping[str, Any], device: str, any_size: bool = False, arrays: Collection[str] = ()) -> None:
+def attach_runner(
+    model: Any,
+    values: Mapping[str, Any],
+    device: str,
+    any_size: bool = False,
+    arrays: Collection[str] = (),
+    port: Graph | None = None,
+) -> None:
     """Attaches a Runner to a model for `run`; it is not saved with the model.
 
     Args:
         any_size: the model is right at every input size, even if its own input states one.
         arrays: names of values that are no maps, whatever axes they have.
+        port: the graph of a port, whose input may be no map.
     """
-    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays))
+    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, port))
 
 
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:

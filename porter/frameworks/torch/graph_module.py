@@ -13,13 +13,14 @@ from torch import nn
 
 from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.base.errors import GraphError, UsageError, first_line
+from porter.frameworks.images import expect_axes
 from porter.frameworks.torch import layers, resizing
 from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.spellings import GLOBAL_POOLS, REDUCTIONS, Layer
 from porter.frameworks.torch.state import state_arrays
 from porter.frameworks.torch.steps import make_steps
 from porter.graph import INPUT
-from porter.graph.plan import Plan
+from porter.graph.plan import Plan, taken_axes
 
 
 class Function(nn.Module):
@@ -52,8 +53,8 @@ _FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = {
 class GraphModule(nn.Module):
     """A plan's layers, as submodules at the paths of their nodes (`block3/expand/conv` is `block3.expand.conv`).
 
-    Takes N×C×H×W and gives the value of the graph's output, or a tuple of several. If the plan is right at one size only, other
-    sizes raise UsageError; a trace of it raises too.
+    Takes N×C×H×W and gives the value of the graph's output, or a tuple of several. Where the graph's input is no map, it takes that
+    input's axes. If the plan is right at one size only, other sizes raise UsageError; a trace of it raises too.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -63,7 +64,8 @@ class GraphModule(nn.Module):
             _add_module(self, step.path, _make_module(step.layer))
         last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
         self.only_size, self.fixed_by_pads = plan.only_size, plan.fixed_by_pads
-        self.outputs = plan.graph.outputs
+        self.outputs, self.graph = plan.graph.outputs, plan.graph
+        self.axes = taken_axes(plan)
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self.steps = tuple(
             (
@@ -85,6 +87,10 @@ class GraphModule(nn.Module):
         return found if len(found) > 1 else found[0]
 
     def _checked(self, x: torch.Tensor) -> torch.Tensor:
+        if self.axes:
+            if not torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+                expect_axes(x.shape, self.axes)
+            return x
         if self.only_size is None:
             return x
         rows, columns = self.only_size

@@ -11,11 +11,12 @@ from torch import nn
 
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
-from porter.frameworks.torch.graph_module import to_tensor
+from porter.frameworks.images import as_taken
+from porter.frameworks.torch.graph_module import GraphModule, to_tensor
 from porter.frameworks.torch.layout import module_name
 
 
-def run_model(model: nn.Module, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
     """Values at the nodes `taps` of a model from graph_module.py, for a batch N×C×H×W.
 
     Raises:
@@ -25,7 +26,7 @@ def run_model(model: nn.Module, batch: Array, taps: Sequence[str]) -> dict[str, 
     missing = [path for path, name in modules.items() if not _has_module(model, name)]
     if missing:
         raise UsageError("the model has no such node", where=missing[0])
-    return _capture(model, batch, modules)
+    return _capture(model, as_taken(batch, model.graph), modules)
 
 
 def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:

@@ -63,7 +63,7 @@ def renamed(graph: Graph, paths: Mapping[str, str]) -> Graph:
         return paths.get(path, path)
 
     nodes = tuple(replace(node, path=new(node.path), inputs=tuple(map(new, node.inputs))) for node in graph.nodes)
-    return Graph(nodes, graph.channels, new(graph.output), further=tuple(map(new, graph.further)))
+    return replace(graph, nodes=nodes, output=new(graph.output), further=tuple(map(new, graph.further)), scopes=())
 
 
 def _without_parts(root: Group) -> Group:

@@ -1,15 +1,17 @@
-"""An ONNX model's input that is no map: a map has its numbers, and the port computes the model's function of them."""
+"""An ONNX model's input that is no map: the port has its axes, and computes the model's function of it."""
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import porter
-from porter.base.errors import UsageError
+from porter.base.errors import PorterError, UsageError
 from porter.port import NOT_MADE, PASSED
 from tests.node_tests import run
 
@@ -21,19 +23,19 @@ STORED = {
     "two": np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 4),
     "row": np.linspace(1, 2, 4, dtype=np.float32),
 }
-OF_ROWS, WHOLE = "its input {} is given as the map {}", "its input {} is one image without a batch, given as the map {}"
+WHOLE = "its input {} has no batch: the port takes N such inputs"
 CASES = {
-    "a vector": ("N,4", "y = Gemm (x, k)", OF_ROWS.format("Nx4", "Nx1x1x4")),
-    "a number": ("N,3", "y = ReduceMax <axes=[1], keepdims=0> (x)", OF_ROWS.format("Nx3", "Nx1x1x3")),
-    "tokens": ("2,3,4", "y = MatMul (x, k)", OF_ROWS.format("Nx3x4", "Nx1x3x4")),
-    "open tokens": ("N,l,4", "z = Transpose <perm=[0, 2, 1]> (x) y = Softmax <axis=1> (z)", OF_ROWS.format("Nx?x4", "Nx1x?x4")),
-    "of five axes": ("2,3,4,2,4", "y = MatMul (x, k)", OF_ROWS.format("Nx3x4x2x4", "Nx1x3x32")),
-    "a product of vectors": ("4", "y = MatMul (x, row)", WHOLE.format("4", "Nx1x1x4")),
+    "a vector": ("N,4", "y = Gemm (x, k)", ""),
+    "a number": ("N,3", "y = ReduceMax <axes=[1], keepdims=0> (x)", ""),
+    "tokens": ("2,3,4", "y = MatMul (x, k)", ""),
+    "open tokens": ("N,l,4", "z = Transpose <perm=[0, 2, 1]> (x) y = Softmax <axis=1> (z)", ""),
+    "of five axes": ("2,3,4,2,4", "y = MatMul (x, k)", ""),
+    "a product of vectors": ("4", "y = MatMul (x, row)", WHOLE.format("4")),
     "windows": ("2,3,4,5", "y = Flatten <axis=2> (x)", ""),
-    "the first axis turned": ("4,3", "y = Gemm <transA=1, alpha=0.5, beta=2.0> (x, k, rows)", WHOLE.format("4x3", "Nx1x1x12")),
-    "the first axis joined": ("3,4", "y = Concat <axis=0> (two, x, two)", WHOLE.format("3x4", "Nx1x1x12")),
-    "the first axis moved": ("2,3,4,5", "y = Transpose <perm=[1, 3, 0, 2]> (x)", WHOLE.format("2x3x4x5", "Nx1x1x120")),
-    "over the first axis": ("3,4", "z = Softmax <axis=0> (x) y = Add (z, row)", WHOLE.format("3x4", "Nx1x1x12")),
+    "the first axis turned": ("4,3", "y = Gemm <transA=1, alpha=0.5, beta=2.0> (x, k, rows)", WHOLE.format("4x3")),
+    "the first axis joined": ("3,4", "y = Concat <axis=0> (two, x, two)", WHOLE.format("3x4")),
+    "the first axis moved": ("2,3,4,5", "y = Transpose <perm=[1, 3, 0, 2]> (x)", WHOLE.format("2x3x4x5")),
+    "over the first axis": ("3,4", "z = Softmax <axis=0> (x) y = Add (z, row)", WHOLE.format("3x4")),
 }
 
 
@@ -45,7 +47,7 @@ def model(shape: str, text: str) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_input_that_is_no_map_is_one_for_the_port(name: str, tmp_path: Path) -> None:
+def test_an_input_that_is_no_map_has_its_axes_in_the_port(name: str, tmp_path: Path) -> None:
     shape, text, note = CASES[name]
     made, path = model(shape, text), tmp_path / "model.onnx"
     path.write_bytes(made.SerializeToString())
@@ -58,6 +60,37 @@ def test_an_input_that_is_no_map_is_one_for_the_port(name: str, tmp_path: Path) 
     (found,) = run(tmp_path / "port", "torch", x)
     (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x.astype(np.float32)})
     np.testing.assert_allclose(found.ravel(), wanted.ravel(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "to"),
+    [
+        *((name, to) for name in ("a vector", "open tokens", "of five axes") for to in ("torch", "tf", "onnx")),
+        *(("a vector", to) for to in ("caffe", "mxnet")),
+    ],
+)
+def test_a_port_keeps_the_rank_of_its_input(name: str, to: str, tmp_path: Path) -> None:
+    shape, text, _ = CASES[name]
+    made, path = model(shape, text), tmp_path / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    port = porter.convert(
+        path, destination=to, out=tmp_path / "port", input_size="6x4" if "l" in shape else None, keep_activation=True
+    )
+    assert port.verdict is not None and port.verdict.proof.proves
+    sizes = [int(size) if size.isdigit() else 6 for size in shape.split(",")]
+    x = np.random.default_rng(0).normal(size=sizes).astype(np.float32)
+    (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    loaded, given = porter.load(tmp_path / "port"), torch.from_numpy(x) if to == "torch" else x
+    models = [loaded, *([runpy.run_path(str(tmp_path / "port/model.py"))["load"](tmp_path / "port")] if to == "torch" else [])]
+    for each in models:
+        found = np.asarray(each(given).detach() if to == "torch" else each(given))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6, strict=True)
+    for wrong in (given[:, None], given[..., :2], given[0]):
+        for each in models:
+            with pytest.raises((PorterError, ValueError)):
+                each(wrong)
+    with pytest.raises(UsageError, match=r"takes N x .*, no photos"):
+        porter.predict(tmp_path / "port", ["photo.png"])
 
 
 @pytest.mark.parametrize(

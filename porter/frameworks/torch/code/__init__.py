@@ -21,10 +21,10 @@ from porter.frameworks.torch.code.template import ClassUse, Template, signature,
 from porter.frameworks.torch.code.text import call, flat
 from porter.frameworks.torch.code.tree import Body, make_tree
 from porter.frameworks.torch.steps import make_steps
-from porter.graph import channels_of
+from porter.graph import axes_text, channels_of
 from porter.graph.blocks.arguments import Value, Vector
 from porter.graph.blocks.kinds import Unlike
-from porter.graph.plan import Plan
+from porter.graph.plan import Plan, taken_axes
 
 # Names that the generated text uses itself.
 _TAKEN = {
@@ -69,8 +69,9 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     body = "\n\n\n".join("\n".join(lines) for lines in _Classes(tree, {**channels, **pads}, norms).written(fixed_size(plan)))
     own = own_layers(body)
     size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
+    taken = axes_text(taken_axes(plan)) if plan.graph.axes else f"N x {plan.graph.channels} x H x W, {size}"
     parts = [
-        _head(plan.graph.channels, size, norms, own + body),
+        _head(taken, norms, own + body),
         *([CHAIN_FUNCTION] if "chain(" in body else []),
         *([own] if own else []),
         body,
@@ -79,7 +80,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     return "\n\n\n".join(parts) + "\n"
 
 
-def _head(channels: int, size: str, norms: Mapping[str, Mapping[str, str]], body: str) -> str:
+def _head(taken: str, norms: Mapping[str, Mapping[str, str]], body: str) -> str:
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
     standard = "".join(f"import {name}\n" for name in ("math", "re") if re.search(rf"\b{name}\.", body))
     standard += "from collections import OrderedDict\n" if "chain(" in body else ""
@@ -87,7 +88,7 @@ def _head(channels: int, size: str, norms: Mapping[str, Mapping[str, str]], body
     standard += "from functools import partial\n" if norms else ""
     paths = "from pathlib import Path\n" + ("from typing import Any\n" if "Any," in body else "")
     return (
-        f'"""Input: N x {channels} x H x W, {size}. Written by porter; `load()` reads the weights beside it."""\n\n'
+        f'"""Input: {taken}. Written by porter; `load()` reads the weights beside it."""\n\n'
         f"{standard}{paths}\nimport torch\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
         f"{functional}\n" + "\n".join(f"{kind} = {flat(call('partial', f'nn.{kind}', **slots))}" for kind, slots in norms.items())
     ).rstrip()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.frameworks.torch.code.text import literal
-from porter.graph.plan import Plan
+from porter.graph import axes_text
+from porter.graph.plan import Plan, taken_axes
 
 CHAIN_FUNCTION = '''\
 def chain(**layers):
@@ -38,7 +39,13 @@ def loader(names: Mapping[str, str]) -> str:
 
 
 def fixed_size(plan: Plan) -> list[str]:
-    """The first lines of `forward` if the plan is right at one input size only."""
+    """The first lines of `forward` if the plan is right at one input size only, or its input is no map."""
+    if axes := taken_axes(plan):
+        other = [f"x.shape[{place}] != {axis}" for place, axis in enumerate(axes, 1) if axis is not None]
+        return [
+            f"        if not torch.jit.is_tracing() and ({' or '.join([f'x.dim() != {1 + len(axes)}', *other])}):",
+            f'            raise ValueError(f"the input is {axes_text(axes)}, got {{tuple(x.shape)}}")',
+        ]
     if plan.only_size is None:
         return []
     rows, columns = plan.only_size
