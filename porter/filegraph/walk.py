@@ -20,7 +20,7 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import Names, View
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.views import Views
-from porter.graph import GroupNorm, LayerNorm, Op, RmsNorm
+from porter.graph import GroupNorm, LayerNorm, Op, Rearrange, RmsNorm
 from porter.graph.ops import Order
 from porter.padding import Size
 
@@ -258,10 +258,7 @@ class Walk(Generic[N]):
         if view.axes and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0]):
             return self.builder.foreign(source[0], "an output whose first axis has more than the images", view.value)
         if len(view.axes or ()) == (not self.views.whole) and (one := view.with_axes([-1])) is not None:  # a number of each image
-            value = self.views.settled(source[0], one, self.tap(source))
-            if (held := self.builder.nodes.get(value.node)) is not None and held.tap is None:
-                self.builder.nodes[value.node] = replace(held, tap=self.tap(source))
-            return value
+            return self.builder.add(source[0], Rearrange("() ->"), self.views.settled(source[0], one), tap=self.tap(source))
         array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
         rank = len(view.axes or ()) - (not self.views.whole)
         return array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)

@@ -216,7 +216,9 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
         Layer("PixelShuffle", {"upscale_factor": op.block}) if op.order == "CRD" else Layer("DepthToSpace", {"block": op.block})
     ),
     ops.Upsample: _upsample,
-    ops.Rearrange: lambda op, shape: Layer("Rearrange", {"pattern": op.pattern}),
+    ops.Rearrange: lambda op, shape: (
+        Layer("Rearrange", {"pattern": op.pattern}) if op.moves.joined else Layer("Flatten", {"start_dim": 0})
+    ),
     ops.MatMul: lambda op, shape: Layer("MatMul", {"transpose": op.transpose}),
     ops.Attention: lambda op, shape: Layer("Attention", {"heads": op.heads, "scale": op.scale}),
     ops.Join: lambda op, shape: Layer("Join", {"dim": 1 + op.axis}),

@@ -72,7 +72,7 @@ def read_pattern(text: str) -> Moves | None:
     once = len({*before}) == len(before) and sorted(before) == sorted(after)
     sized = all(sum(size is None for _, size in axis) < 2 for axis in split)
     plain = all(size is None for axis in joined for _, size in axis)
-    if not (once and sized and plain and split and joined) or max(map(len, (before, split, joined))) > MOST_AXES:
+    if not (once and sized and plain and split) or max(map(len, (before, split, joined))) > MOST_AXES:
         return None
     return Moves(split, tuple(tuple(name for name, _ in axis) for axis in joined))
 
@@ -100,7 +100,8 @@ class Rearrange(KeepsSign, name="rearrange"):
 
     Axes in brackets are parts of one axis, outermost first. A split axis has the sizes of its parts in place, and may leave out
     one: `(k=4 c) h w -> k h w c`. What becomes part of an array's channels has its size: `(t=49) c -> c t`. `()` is an axis of one
-    cell. With `map` the result is a map (channels, rows, columns), otherwise it is an array, or features where it has one axis.
+    cell; `() ->` leaves a number of each image. With `map` the result is a map (channels, rows, columns), otherwise it is an array,
+    or features where it has one axis.
     """
 
     pattern: Pattern

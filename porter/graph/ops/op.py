@@ -95,9 +95,9 @@ class NeverNegative(Op):
 
 
 def array_shape(sizes: Iterable[int | None]) -> Shape:
-    """The shape of a value of these axes that is no map: with one axis it is features."""
+    """The shape of a value of these axes that is no map: with one axis it is features, without any a number of each image."""
     found = tuple(sizes)
-    return Axes(found) if len(found) > 1 else found
+    return found if len(found) == 1 else Axes(found)
 
 
 def is_map(shape: Shape) -> bool:
@@ -110,8 +110,8 @@ def channels_axis(shape: Shape) -> int:
 
 
 def channels_in(shape: Shape) -> int:
-    """The channels of a map or of an array, or the features."""
-    return shape[channels_axis(shape)] or 0
+    """The channels of a map or of an array, or the features; a number of each image is one."""
+    return (shape[channels_axis(shape)] or 0) if shape else 1
 
 
 def with_channels(shape: Shape, channels: int) -> Shape:
