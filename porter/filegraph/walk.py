@@ -15,7 +15,7 @@ from porter.base.errors import GraphError, PaddingError, first_line
 from porter.base.left_out import LeftOut
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Reference, Tensor
-from porter.filegraph.dims import Dim, Numbers, Open
+from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import Names, View
 from porter.filegraph.patterns import ROLES, layers_by_kind
