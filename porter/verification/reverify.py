@@ -178,6 +178,9 @@ def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
         figures = f"{node.rel_l2:.1e} (limit {node.limit:.1e}, the source's own rounding {node.rounding:.1e})"
         advice = "; norms that are folded round less: --fold-bn" if norms else ""
         said.append(f"the {rounds.dtype} error is above its limit from {node.path} on: {figures}{advice}")
+    sizes = {size for parity in verdict.parities for size in parity.sizes}
+    if port.plan.only_size is None and len(sizes) == 1:
+        said.append(f"the port takes every size and is proved at {{}}x{{}}: {proof.reference} takes no other".format(*sizes.pop()))
     kernels = [path for path in proof.unexcited if "kernel" in tensor_shapes(port.graph).get(path, {})]
     if kernels:
         said.append(f"{some(kernels)} gave the same values for every input, so nothing is known of their weights")
