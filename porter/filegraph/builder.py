@@ -258,12 +258,13 @@ class Builder:
         """Values joined along their channels; the input's own channels, each scaled, are the input scaled, in their order or turned
         around.
         """
-        parts, every = [part for value in values if (part := self._scaled_input(value)) is not None], range(self.channels)
+        parts = [part for value in values if (part := self._scaled_input(value)) is not None]
         places = [place for part in parts for place in part[0]] if len(parts) == len(values) else []
-        if places in ([*every], [*every[::-1]]):
+        every = range(len(places))
+        if len(places) == self.input.channels and places in ([*every], [*every[::-1]]):
             scale, offset = (np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
             order = {AXES[0]: slice(None, None, 1 if places == [*every] else -1)}
-            whole = self.cut(name, Value(INPUT, (self.channels, *(values[0].shape or ())[1:])), order)
+            whole = self.cut(name, Value(INPUT, (len(places), *(values[0].shape or ())[1:])), order)
             return self.affine(name, whole, scale, offset)
         return self.add(name, ops.Concat(), *values) if len(values) > 1 else values[0]
 
