@@ -27,8 +27,8 @@ from porter.graph import (
     Clip,
     Conv,
     ConvTranspose,
-    Crop,
     CropAxis,
+    CropMap,
     Dense,
     DepthToSpace,
     Divide,
@@ -55,8 +55,8 @@ from porter.graph import (
     PadChannels,
     PadMap,
     Rearrange,
-    Reduce,
     ReduceAxis,
+    ReduceMap,
     Resize,
     ResizeLike,
     RmsNorm,
@@ -321,7 +321,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     AvgPool: lambda draw, _: AvgPool(_window(draw, dilated=False), _convention(draw, AvgPool)),
     GlobalAvgPool: lambda draw, _: GlobalAvgPool(draw(st.booleans())),
     GlobalMaxPool: lambda draw, _: GlobalMaxPool(draw(st.booleans())),
-    Reduce: lambda draw, _: Reduce(
+    ReduceMap: lambda draw, _: ReduceMap(
         draw(st.sampled_from(["mean", "max", "norm"])), draw(st.sampled_from(["channels", "rows", "columns"]))
     ),
     Dense: lambda draw, _: Dense(draw(st.integers(1, 9)), draw(st.booleans())),
@@ -344,7 +344,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     Dropout: lambda draw, shape: Dropout(draw(_SHARE), len(shape) == 3 and not isinstance(shape, Axes) and draw(st.booleans())),
     PadMap: lambda draw, _: PadMap(draw(_PADS), draw(st.sampled_from([0.0, LOWEST, -0.7, 1 / 3]))),
     ExtendMap: lambda draw, _: ExtendMap(draw(_PADS), draw(st.sampled_from(["edge", "reflect", "symmetric", "wrap"]))),
-    Crop: lambda draw, _: Crop(draw(st.tuples(*[st.integers(0, 2)] * 4))),
+    CropMap: lambda draw, _: CropMap(draw(st.tuples(*[st.integers(0, 2)] * 4))),
     PadChannels: lambda draw, _: PadChannels(draw(st.integers(0, 3)), draw(st.integers(0, 3))),
     SliceChannels: _slice,
     OPS["channel_shuffle"]: lambda draw, shape: ChannelShuffle(_divisor(draw, shape[0])),
@@ -371,11 +371,11 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
 }
 """Ops with attributes; the others have one form."""
 
-_OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, Reduce, LocalResponseNorm, Flatten}
+_OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPool, ReduceMap, LocalResponseNorm, Flatten}
 _OVER_ARRAYS = {MatMul, Attention, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
 OF_ARRAYS = ("rearrange", *(kind.name for kind in _OVER_ARRAYS))
 """Ops of arrays, which are rare among the others."""
-_OVER_MAPS |= {PadMap, ExtendMap, Crop, ChannelShuffle, DepthToSpace, Upsample, Resize, ResizeLike}
+_OVER_MAPS |= {PadMap, ExtendMap, CropMap, ChannelShuffle, DepthToSpace, Upsample, Resize, ResizeLike}
 
 
 def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:

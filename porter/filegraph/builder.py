@@ -161,7 +161,7 @@ class Builder:
         """
         if min(pads) < 0:
             top, bottom, left, right = (max(-pad, 0) for pad in pads)
-            value = self.add(f"{name}:crop", ops.Crop((top, bottom, left, right)), value)
+            value = self.add(f"{name}:crop", ops.CropMap((top, bottom, left, right)), value)
             top, bottom, left, right = (max(pad, 0) for pad in pads)
             pads = (top, bottom, left, right)
         if not any(pads):
@@ -266,7 +266,7 @@ class Builder:
             order = {AXES[0]: slice(None, None, 1 if places == [*every] else -1)}
             whole = self.cut(name, Value(INPUT, (len(places), *(values[0].shape or ())[1:])), order)
             return self.affine(name, whole, scale, offset)
-        return self.add(name, ops.Concat(), *values) if len(values) > 1 else values[0]
+        return self.add(name, ops.ConcatChannels(), *values) if len(values) > 1 else values[0]
 
     def _scaled_input(self, value: Value) -> tuple[range, Numbers, Numbers] | None:
         """Channels of the input, and what scales each and is added to it, if the value is that."""
@@ -294,11 +294,11 @@ class Builder:
         both = {"rows", "columns"} <= set(axes)
         if both and function == "norm":
             end = [] if keep else [ops.Flatten()]
-            return self.chain(name, value, [*(ops.Reduce(function, axis) for axis in AXES if axis in axes), *end])
+            return self.chain(name, value, [*(ops.ReduceMap(function, axis) for axis in AXES if axis in axes), *end])
         rest = [axis for axis in AXES if axis in axes and not (both and axis != "channels")]
         whole = ops.GlobalAvgPool if function == "mean" else ops.GlobalMaxPool
         first: list[Op] = [whole(keep)] if both else []
-        return self.chain(name, value, first + [ops.Reduce(function, axis) for axis in rest])
+        return self.chain(name, value, first + [ops.ReduceMap(function, axis) for axis in rest])
 
     def cut(self, name: str, value: Value, slices: Mapping[Axis, slice]) -> Value:
         """A part of a map, or of features (their axis is `channels`), as Python's slices take it."""
@@ -313,7 +313,7 @@ class Builder:
             if down is None or across is None:
                 return self.foreign(name, "a slice that depends on the size, or that turns a map around", value)
             pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
-            cuts += [ops.Crop(pads)] if any(pads) else []
+            cuts += [ops.CropMap(pads)] if any(pads) else []
             cuts += [ops.MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else []
         return self.chain(name, value, cuts)
 

@@ -134,7 +134,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
     for layer in file.nodes:
         key = _key(layer.op, layer.inputs, parts)
         readers[key].append(layer)
-        if isinstance(layer.op, ops.Concat) and len(key) <= _MOST_PARTS:
+        if isinstance(layer.op, ops.ConcatChannels) and len(key) <= _MOST_PARTS:
             parts[layer.name] = key
     size = file.built_size or native
     try:
@@ -152,7 +152,7 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         layers = [layer for key in sorted(keys) for layer in readers.get(key, ())]
         shape = known[node.inputs[0]]
         fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
-        if isinstance(node.op, ops.Concat) and not fitting:
+        if isinstance(node.op, ops.ConcatChannels) and not fitting:
             inner = next((key for key in sorted(keys) if any(_within(key, joined) for joined in parts.values())), None)
             if inner is not None:
                 joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
@@ -286,7 +286,7 @@ def _within(part: tuple[str, ...], whole: tuple[str, ...]) -> bool:
 
 def _key(op: Op | Foreign, names: Iterable[str], parts: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """What an op reads: in any order where that does not matter, and for a concat all that is joined, in one step or several."""
-    if isinstance(op, ops.Concat):
+    if isinstance(op, ops.ConcatChannels):
         return tuple(part for name in names for part in parts.get(name, (name,)))
     return tuple(sorted(names)) if isinstance(op, Merge) else tuple(names)
 

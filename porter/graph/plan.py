@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from porter.base.errors import GraphError, PaddingError
 from porter.graph.graph import Graph, Node, input_shape, nonnegative_paths, shapes, site_of
-from porter.graph.ops import Attention, Flatten, Join, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
+from porter.graph.ops import Attention, Concat, Flatten, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
 
@@ -91,7 +91,7 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
     stretched = {1} if isinstance(op, Attention | Merge | OfArray | MatMul) else set()
     if isinstance(op, OfArray):
         inputs = (*inputs, op.sizes)
-    elif isinstance(op, Join):
+    elif isinstance(op, Concat):
         inputs = [tuple(size for axis, size in enumerate(shape) if axis != op.axis) for shape in inputs]
     elif isinstance(op, Attention):
         inputs = [shape[:-2] for shape in inputs]  # queries and keys may be of any numbers

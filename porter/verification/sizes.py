@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, GraphError
-from porter.graph import INPUT, Crop, ExtendMap, Graph, Op, Resize, ResizeLike, shapes, site_of
+from porter.graph import INPUT, CropMap, ExtendMap, Graph, Op, Resize, ResizeLike, shapes, site_of
 from porter.graph.plan import Plan
 from porter.verification.memory import expect_memory
 from porter.verification.references import Source
@@ -199,7 +199,7 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
         site, path, wanted = site_of(node.op), node.inputs[0], 0
         if site is not None:
             wanted = site.window.extent(axis) + site.window.stride[axis]
-        elif isinstance(node.op, Crop | ExtendMap):
+        elif isinstance(node.op, CropMap | ExtendMap):
             wanted = sum(node.op.pads[2 * axis : 2 * axis + 2]) + 2
         elif isinstance(node.op, Resize | ResizeLike):
             wanted = _RESIZED

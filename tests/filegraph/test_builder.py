@@ -18,9 +18,9 @@ from porter.graph import (
     Affine,
     AvgPool,
     Clip,
-    Concat,
+    ConcatChannels,
     Conv,
-    Crop,
+    CropMap,
     Dense,
     GlobalAvgPool,
     GlobalMaxPool,
@@ -29,7 +29,7 @@ from porter.graph import (
     MaxPool,
     Op,
     PadMap,
-    Reduce,
+    ReduceMap,
     Relu,
     Relu6,
     SliceChannels,
@@ -98,7 +98,7 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
         [PadMap(BOTH), MaxPool(THREE, Convention(fill=LOWEST, rounding="ceil"))],
     ),
     "a window of one cell": (lambda b: b.pool("pool", b.input, "mean", Window((1, 1)), SAME), [Identity()]),
-    "negative pads crop": (lambda b: b.pad("p", b.input, (-1, 2, 0, -3)), [Crop((1, 0, 0, 3)), PadMap((0, 2, 0, 0))]),
+    "negative pads crop": (lambda b: b.pad("p", b.input, (-1, 2, 0, -3)), [CropMap((1, 0, 0, 3)), PadMap((0, 2, 0, 0))]),
     "no pads": (lambda b: b.pad("p", b.input, (0, 0, 0, 0)), [Identity()]),
     "dense on a map": (
         lambda b: b.dense("d", b.input, 5, {**KERNEL, "bias": Stored("b")}),
@@ -110,7 +110,7 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
     "a scaling of each channel": (lambda b: each_scaled(b, 0, 1, 2, 3), [Affine((2.0,) * 4, (0.0, 1.0, 2.0, 3.0))]),
     "a scaling of two channels, turned around": (
         lambda b: each_scaled(b, 1, 0),
-        [SliceChannels(1, 2), *SCALED, Affine((1.0,), (1.0,)), SliceChannels(0, 1), *SCALED, Concat()],
+        [SliceChannels(1, 2), *SCALED, Affine((1.0,), (1.0,)), SliceChannels(0, 1), *SCALED, ConcatChannels()],
     ),
     "relu6 in two steps": (lambda b: b.clip("m", b.add("r", Relu(), b.input), high=6), [Relu6()]),
     "relu6 in the other two": (lambda b: b.clip("m", b.clip("n", b.input, high=6), low=0), [Relu6()]),
@@ -125,12 +125,12 @@ CASES: dict[str, tuple[Layers, list[Op]]] = {
     "mean over a map": (lambda b: b.reduce("m", b.input, "mean", ["columns", "rows"], False), [GlobalAvgPool()]),
     "max over everything": (
         lambda b: b.reduce("m", b.input, "max", ["columns", "rows", "channels"], True),
-        [GlobalMaxPool(True), Reduce("max", "channels")],
+        [GlobalMaxPool(True), ReduceMap("max", "channels")],
     ),
     "channels turned around": (lambda b: b.cut("c", b.input, {"channels": slice(None, None, -1)}), [SliceChannels(3, -1, -1)]),
     "every second cell": (
         lambda b: b.cut("c", b.input, {"rows": slice(1, None, 2), "columns": slice(None, -1)}),
-        [Crop((1, 0, 0, 1)), MaxPool(Window((1, 1), (2, 1)), LOW)],
+        [CropMap((1, 0, 0, 1)), MaxPool(Window((1, 1), (2, 1)), LOW)],
     ),
     "rows turned around": (
         lambda b: b.cut("c", b.input, {"rows": slice(None, None, -1)}),
@@ -213,7 +213,7 @@ def test_a_scaling_of_more_channels_than_an_op_states_stays_in_parts() -> None:
     builder = Builder(8192, (8, 6))
     halves = [builder.cut("c", builder.input, {"channels": slice(start, start + 4096)}) for start in (0, 4096)]
     graph = builder.finish([builder.concat("join", *(builder.affine("s", half, (2.0,), (0.0,)) for half in halves))])
-    assert [node.op for node in graph.nodes][-1] == Concat() and len(graph.nodes) == 5
+    assert [node.op for node in graph.nodes][-1] == ConcatChannels() and len(graph.nodes) == 5
 
 
 def test_layers_that_porter_lacks_are_named_without_those_that_only_follow_them() -> None:

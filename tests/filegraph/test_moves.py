@@ -16,8 +16,8 @@ from porter.graph import (
     Add,
     AsMap,
     ChannelShuffle,
-    Concat,
-    Crop,
+    ConcatChannels,
+    CropMap,
     DepthToSpace,
     Flatten,
     GlobalAvgPool,
@@ -28,7 +28,7 @@ from porter.graph import (
     PadChannels,
     PadMap,
     Rearrange,
-    Reduce,
+    ReduceMap,
     Relu,
     Resize,
     SliceChannels,
@@ -116,7 +116,7 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
     "mean over channels, which come back": (
         [(moves.reduce, "mean", (-1,), False), (moves.unsqueeze, (3,))],
         [(moves.reduce, "mean", (1,), False), (moves.unsqueeze, (1,))],
-        [Reduce("mean", "channels")],
+        [ReduceMap("mean", "channels")],
     ),
     "parts in another order of axes": (
         [
@@ -127,12 +127,12 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
             *((moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (moves.split, 3, (1, -1)), (moves.concat, 3)),
             (moves.reduce, "mean", (1, 2), False),
         ],
-        [PadChannels(1, 0), SliceChannels(0, 1), SliceChannels(1, 5), Concat(), GlobalAvgPool()],
+        [PadChannels(1, 0), SliceChannels(0, 1), SliceChannels(1, 5), ConcatChannels(), GlobalAvgPool()],
     ),
     "an index": (
         [(moves.take, (slice(None), slice(1, None, 2), None, slice(None), 2)), (moves.squeeze, (2,)), (moves.unsqueeze, (-1,))],
         [(moves.take, (slice(None), 2, None, slice(1, None, 2))), (moves.squeeze, (1,)), (moves.unsqueeze, (1,))],
-        [SliceChannels(2, 3), Crop((1, 0, 0, 0)), HALF],
+        [SliceChannels(2, 3), CropMap((1, 0, 0, 0)), HALF],
     ),
     "a sum of parts of the channels": (
         [(moves.reshape, (-1, 8, 6, 2, 2)), (moves.total, (3,), True), (moves.squeeze, (3,))],
@@ -188,6 +188,6 @@ def test_a_squeeze_of_rows_and_columns_states_that_an_open_map_has_one_cell() ->
 
 def test_slices_of_open_maps_count_from_their_ends() -> None:
     (node,) = moved([(moves.cut, {1: slice(1, -2)})], "HWC", (None, None)).nodes
-    assert node.op == Crop((1, 2, 0, 0))
+    assert node.op == CropMap((1, 2, 0, 0))
     (node,) = moved([(moves.cut, {1: slice(0, 3)})], "HWC", (None, None)).nodes
     assert isinstance(node.op, Foreign)

@@ -22,7 +22,7 @@ from porter.graph import (
     AvgPool,
     BatchNorm,
     ChannelScale,
-    Concat,
+    ConcatChannels,
     Conv,
     Dense,
     GlobalAvgPool,
@@ -318,7 +318,7 @@ def test_a_file_joins_in_one_step_and_multiplies_in_any_order(variant: str, zoo:
     draft = expand(recipe.member(variant, zoo))
     file, joined = as_file(draft), dict[str, tuple[str, ...]]()
     for node in file.nodes:
-        if isinstance(node.op, Concat):
+        if isinstance(node.op, ConcatChannels):
             joined[node.name] = tuple(part for name in node.inputs for part in joined.get(name, (name,)))
             file = changed(file, node.name, inputs=joined[node.name])
         elif isinstance(node.op, Multiply):
@@ -334,7 +334,7 @@ def test_a_file_of_many_equal_layers_is_another_network() -> None:
     """Each layer of a branch could be one of all its copies: 40 of four branches would be tried in millions of ways."""
     recipe = find_recipe("inception_v3")
     draft = expand(recipe.member("inception_v3", "torchvision"))
-    file, first = as_file(draft), next(node for node in draft.nodes if isinstance(node.op, Concat))
+    file, first = as_file(draft), next(node for node in draft.nodes if isinstance(node.op, ConcatChannels))
     copied = {layer_of(draft, path) for path in first.inputs}
     copies = [replace(node, name=f"{node.name} {n}") for node in file.nodes if node.name in copied for n in range(40)]
     with pytest.raises(MappingError, match="too many layers of the file could be the inputs of this node"):

@@ -19,7 +19,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
-    Concat,
+    ConcatChannels,
     Conv,
     ConvTranspose,
     Dense,
@@ -66,11 +66,11 @@ def every_op() -> Graph:
         Node("unit1/add", Add(), ("unit1/relu", "stem/relu")),
         Node("pool/max", POOL, ("unit1/add",)),
         Node("pool/average", AvgPool(THREE, replace(POOL.convention, fill=0.0)), ("unit1/add",)),
-        Node("pool/join", Concat(), ("pool/max", "pool/average")),
+        Node("pool/join", ConcatChannels(), ("pool/max", "pool/average")),
         Node("same", Identity(), ("pool/join",)),
         Node("mean", GlobalAvgPool(), ("same",)),
         Node("most", GlobalMaxPool(), ("same",)),
-        Node("features", Concat(), ("mean", "most")),
+        Node("features", ConcatChannels(), ("mean", "most")),
         Node("hidden/norm", BatchNorm(1e-3, 0.01), ("features",)),
         Node("hidden/relu", Relu(), ("hidden/norm",)),
         Node("hidden/scaled", Affine((2.0,), tuple(map(float, range(32)))), ("hidden/relu",)),
@@ -123,7 +123,7 @@ def test_what_a_relu_makes_non_negative_stays_so_until_something_may_subtract() 
         *("features", "hidden/relu", "hidden/scaled"),
     }
     signed = (Node("relu", Relu(), (INPUT,)), Node("sum", Add(), ("relu", INPUT)), Node("pool", POOL, (INPUT,)))
-    norm = (Node("norm", BatchNorm(1e-3, 0.1), ("relu",)), Node("join", Concat(), ("relu", "norm")))
+    norm = (Node("norm", BatchNorm(1e-3, 0.1), ("relu",)), Node("join", ConcatChannels(), ("relu", "norm")))
     moved = (Node("moved", Affine((1.0,), (-1.0,)), ("relu",)), Node("under", POOL, ("moved",)))
     assert nonnegative_paths(Graph((*signed, *norm, *moved), 3, "join")) == {"relu"}
 
@@ -197,8 +197,8 @@ def test_graphs_that_do_not_fit(graph: Graph, where: str, message: str) -> None:
     assert caught.value.where == where
 
 
-@pytest.mark.parametrize("kind", [Add, Concat])
-def test_joins_of_shapes_that_differ(kind: type[Add | Concat]) -> None:
+@pytest.mark.parametrize("kind", [Add, ConcatChannels])
+def test_joins_of_shapes_that_differ(kind: type[Add | ConcatChannels]) -> None:
     nodes = (Node("pool", MaxPool(THREE, VALID), (INPUT,)), Node("join", kind(), (INPUT, "pool")))
     with pytest.raises(GraphError, match=r"cannot (add|join) shapes 3x8x8, 3x3x3"):
         shapes(Graph(nodes, 3, "join"), (8, 8))

@@ -7,7 +7,7 @@ import pytest
 from porter.base.errors import GraphError, PaddingError
 from porter.frameworks.tf.destination import CAPABILITIES as KERAS
 from porter.frameworks.torch.destination import CAPABILITIES as TORCH
-from porter.graph import INPUT, Add, Affine, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Multiply, Node, Op, Relu, Upsample
+from porter.graph import INPUT, Add, Affine, ConcatChannels, Conv, GlobalAvgPool, Graph, MaxPool, Multiply, Node, Op, Relu, Upsample
 from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY, LOWEST, Convention, Window
@@ -75,7 +75,7 @@ def test_an_input_too_small_is_refused_where_it_stops_fitting() -> None:
     assert (caught.value.where, caught.value.next) == ("b", "give a larger input size")
 
 
-@pytest.mark.parametrize("join", [Add(), Concat()])
+@pytest.mark.parametrize("join", [Add(), ConcatChannels()])
 def test_a_map_that_is_joined_with_one_of_a_size_of_its_own_fixes_the_input(join: Op) -> None:
     """It was refused at an unknown size, so that its port could be written, but not read."""
     nodes = (

@@ -8,10 +8,10 @@ from porter.graph import (
     BatchNorm,
     ChannelShuffle,
     Clip,
-    Concat,
+    ConcatChannels,
     Conv,
     ConvTranspose,
-    Crop,
+    CropMap,
     Dense,
     DepthToSpace,
     Elu,
@@ -60,7 +60,7 @@ def by_hand() -> Graph:
     w.add("elu", Elu(0.7), left)
     w.add("leaky", LeakyRelu(0.1), right)
     w.add("channels", PadChannels(1, 3), "leaky")
-    w.add("concat", Concat(), "elu", "channels", joined)
+    w.add("concat", ConcatChannels(), "elu", "channels", joined)
     w.add("pad", PadMap((1, 0, 0, 1), 0.0))
     w.add("pool", MaxPool(Window((3, 3), (2, 2)), Convention("explicit", (1, 1, 1, 1), LOWEST)))
     w.add("mean", AvgPool(three, Convention("same")))
@@ -70,7 +70,7 @@ def by_hand() -> Graph:
     w.add("up", ConvTranspose(4, Window((3, 3), (2, 2)), (1, 0, 0, 1), bias=True))
     w.add("prelu", PRelu())
     w.add("twice", Upsample(2, 1))
-    crop = w.add("crop", Crop((0, 1, 2, 0)))
+    crop = w.add("crop", CropMap((0, 1, 2, 0)))
     larger = w.add("larger", Resize("cubic", (1.5, 1.25), a=-0.5, inside=True))
     w.add("smaller", ResizeLike("linear", "align_corners"), larger, crop)
     w.add("last", Conv(3, Window((3, 3), (4, 3)), Convention(), bias=True))

@@ -18,7 +18,7 @@ from porter.graph import (
     Clip,
     Conv,
     ConvTranspose,
-    Crop,
+    CropMap,
     DepthToSpace,
     Dropout,
     Elu,
@@ -43,7 +43,7 @@ from porter.graph import (
     PadChannels,
     PadMap,
     PRelu,
-    Reduce,
+    ReduceMap,
     Relu,
     Relu6,
     Resize,
@@ -229,7 +229,7 @@ def _groups(op: Any, right: Right, node: Node) -> Iterator[Op]:
 def _pool(op: Any, right: Right, node: Node) -> Iterator[Op]:
     if isinstance(op, GlobalAvgPool | GlobalMaxPool):
         yield (GlobalMaxPool if isinstance(op, GlobalAvgPool) else GlobalAvgPool)(op.keep)
-    elif isinstance(op, Reduce):
+    elif isinstance(op, ReduceMap):
         for function in ("mean", "max", "norm"):
             yield replace(op, function=function)
     elif isinstance(op, MaxPool):
@@ -274,7 +274,7 @@ def _upsample(right: Right, node: Node, rng: np.random.Generator) -> Iterator[Ch
         first = replace(node, path=raw)
         for pad in pads:
             top, bottom, left, rest = pad
-            moved = (Node(wide, ExtendMap(pad, "edge"), (raw,)), Node(node.path, Crop((bottom, top, rest, left)), (wide,)))
+            moved = (Node(wide, ExtendMap(pad, "edge"), (raw,)), Node(node.path, CropMap((bottom, top, rest, left)), (wide,)))
             yield Change(f"{node.op} is moved by {pad}", {node.path: (first, *moved)})
 
 
@@ -291,14 +291,14 @@ OF_OPS: Mapping[str, Planter] = {
     "rounding": _op(_rounding, MaxPool, AvgPool),
     "dilation": _op(_dilation, Conv, MaxPool, ConvTranspose),
     "cut by a cell": _op(_cut, ConvTranspose),
-    "pad layer by a cell": _op(_pads, PadMap, ExtendMap, Crop),
+    "pad layer by a cell": _op(_pads, PadMap, ExtendMap, CropMap),
     "activation": _op(_activation, *_OTHERS),
     "tanh for exact GELU": _op(_gelu, Gelu),
     "activation's constant": _op(_constant, HardSigmoid, LeakyRelu, Elu, ThresholdedRelu, Clip),
     "scaling": _op(_affine, Affine),
     "response norm": _op(_response, LocalResponseNorm),
     "groups": _op(_groups, GroupNorm, ChannelShuffle),
-    "pool": _op(_pool, GlobalAvgPool, GlobalMaxPool, Reduce, MaxPool, AvgPool),
+    "pool": _op(_pool, GlobalAvgPool, GlobalMaxPool, ReduceMap, MaxPool, AvgPool),
     "join": _op(_join, Add, Multiply, Maximum, Minimum),
     "slice": _op(_slice, SliceChannels),
     "step lost": _op(_lost, Op),

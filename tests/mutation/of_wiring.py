@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.graph import AvgPool, Concat, Conv, Divide, MaxPool, Node
+from porter.graph import AvgPool, ConcatChannels, Conv, Divide, MaxPool, Node
 from tests.mutation.mistakes import Change, Planter, Right
 from tests.mutation.of_ops import OF_OPS
 from tests.mutation.of_tensors import OF_TENSORS
@@ -20,7 +20,7 @@ NEAR = 12
 
 def _order(right: Right, node: Node, rng: Rng) -> Iterator[Change]:
     """The inputs of a join in another order, where it matters."""
-    if isinstance(node.op, Concat | Divide) and len(set(node.inputs)) > 1:
+    if isinstance(node.op, ConcatChannels | Divide) and len(set(node.inputs)) > 1:
         moved = (*node.inputs[1:], node.inputs[0])
         yield Change(f"it reads {', '.join(moved)}", {node.path: (replace(node, inputs=moved),)})
 

@@ -17,7 +17,7 @@ import pytest
 
 from porter.base.errors import PaddingError
 from porter.frameworks import Destination, get_destination
-from porter.graph import INPUT, AvgPool, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Node, Relu, site_of, tensor_shapes
+from porter.graph import INPUT, AvgPool, ConcatChannels, Conv, GlobalAvgPool, Graph, MaxPool, Node, Relu, site_of, tensor_shapes
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Average, Convention, Rounding, Rule, SiteKind, Size, Window, realise
 from tests.padding.test_realise import AVERAGES, KERNELS, Geometry, defined_sizes, geometries, reason_of
@@ -306,7 +306,7 @@ def _compare(framework: Destination, cases: list[Case], size: Size, sizes: list[
     nodes += [Node(f"mean{index}", GlobalAvgPool(), (f"case{index}",)) for index in range(len(cases))]
     # The ReLU's mean is among them, or a model without cases behind it would leave it out.
     nodes += [Node("relu_mean", GlobalAvgPool(), ("relu",))]
-    nodes += [Node("join", Concat(), (*(f"mean{index}" for index in range(len(cases))), "relu_mean"))]
+    nodes += [Node("join", ConcatChannels(), (*(f"mean{index}" for index in range(len(cases))), "relu_mean"))]
     graph = Graph(tuple(nodes), CHANNELS, "join")
     draw = np.random.default_rng(11)
     tensors = {

@@ -19,7 +19,7 @@ from porter.formats.limits import most_bytes, read_json
 from porter.formats.npz.read import read_npz
 from porter.graph import (
     Add,
-    Concat,
+    ConcatChannels,
     Conv,
     ConvTranspose,
     Flatten,
@@ -158,7 +158,7 @@ READERS: Mapping[str, Reader[Layer]] = {
     "lrn": of_map(_lrn),
     "upsample": of_map(lambda layer: Upsample(layer.stated["factor"], layer.stated["factor"])),
     "add": _op(Add()),
-    "concat": _op(Concat()),
+    "concat": _op(ConcatChannels()),
     "mean": _op(GlobalAvgPool()),
     "relu": always(Relu()),
     "relu6": always(Relu6()),

@@ -365,7 +365,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Concatenate": _concatenate,
     "Conv2D": _conv,
     "Conv2DTranspose": _transposed,
-    "Cropping2D": lambda layer: layer.add(ops.Crop(sides(layer.arguments["cropping"]))),
+    "Cropping2D": lambda layer: layer.add(ops.CropMap(sides(layer.arguments["cropping"]))),
     "CustomScaleLayer": _custom_scale,
     COSINE: arrays.read_cosine,
     "Dense": _dense,

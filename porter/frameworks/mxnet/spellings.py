@@ -158,11 +158,10 @@ def _global_pool(kind: str) -> Spelling:
     return spelling
 
 
-def _reduce(maker: SymbolMaker, node: Node, op: ops.Reduce) -> None:
+def _reduce(maker: SymbolMaker, node: Node, op: ops.ReduceMap) -> None:
     if op.function == "norm":
         raise GraphError("porter writes no norm along an axis for MXNet", where=node.path)
-    axis = 1 + ("channels", "rows", "columns").index(op.axis)
-    maker.node(op.function, maker.values[node.path], *node.inputs, axis=(axis,), keepdims=True)
+    maker.node(op.function, maker.values[node.path], *node.inputs, axis=(1 + op.over,), keepdims=True)
 
 
 def _flatten(maker: SymbolMaker, node: Node, op: ops.Flatten) -> None:
@@ -215,7 +214,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global_pool("avg"),
     ops.GlobalMaxPool: _global_pool("max"),
-    ops.Reduce: _reduce,
+    ops.ReduceMap: _reduce,
     ops.Dense: _plain("FullyConnected", lambda op: {"num_hidden": op.units, "no_bias": not op.bias}, "kernel", "bias"),
     ops.BatchNorm: _batch_norm,
     ops.GroupNorm: _instance_norm,
@@ -243,7 +242,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Divide: _in_turn("elemwise_div", "broadcast_div"),
     ops.Maximum: _in_turn("broadcast_maximum", "broadcast_maximum"),
     ops.Minimum: _in_turn("broadcast_minimum", "broadcast_minimum"),
-    ops.Concat: lambda maker, node, op: maker.node(
+    ops.ConcatChannels: lambda maker, node, op: maker.node(
         "Concat", maker.values[node.path], *node.inputs, dim=1, num_args=len(node.inputs)
     ),
     **dict.fromkeys((ops.Identity, ops.Dropout), _plain("_mul_scalar", lambda op: {"scalar": 1.0})),
@@ -251,7 +250,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.AsMap: _plain("Reshape", lambda op: {"shape": (0, 0, 1, 1)}),
     ops.PadMap: lambda maker, node, op: maker.padded(maker.values[node.path], node.inputs[0], op.pads, op.fill),
     ops.ExtendMap: _extended,
-    ops.Crop: lambda maker, node, op: maker.cropped(maker.values[node.path], node.inputs[0], op.pads),
+    ops.CropMap: lambda maker, node, op: maker.cropped(maker.values[node.path], node.inputs[0], op.pads),
     ops.PadChannels: _chosen,
     ops.SliceChannels: _chosen,
     ops.ChannelShuffle: _chosen,

@@ -126,11 +126,11 @@ class NodeMaker:
         top, bottom, left, right = pads
         return self.pad_by(name, source, self.integers(f"{name}.pads", top, left, bottom, right), fill, **attributes)
 
-    def pad_by(self, name: str, source: str, amounts: str, fill: float, **attributes: Any) -> str:
-        """As `pad`, by amounts that are a value: top, left, bottom, right.
+    def pad_by(self, name: str, source: str, amounts: str, fill: float, axes: Sequence[int] = (2, 3), **attributes: Any) -> str:
+        """As `pad`, by amounts that are a value: those before the cells of each axis, then those after.
 
         The axes are stated for a reason: onnxruntime puts a Pad of zeros into the MaxPool behind it, whose own pads are -inf, which
         is another function. It does so by default, and not to a Pad with axes (onnxruntime/core/optimizer/pad_fusion.cc).
         """
         value = "" if fill == 0 else self.scalar(f"{name}.fill", fill)
-        return self.node("Pad", name, source, amounts, value, self.integers(f"{name}.axes", 2, 3), **attributes)
+        return self.node("Pad", name, source, amounts, value, self.integers(f"{name}.axes", *axes), **attributes)

@@ -19,6 +19,7 @@ from porter.frameworks.onnx.session import Session, make_session
 from porter.frameworks.onnx.sites import windowed
 from porter.frameworks.onnx.spellings import PLAIN
 from porter.graph import INPUT, AvgPool, Conv, MaxPool, Shape, shapes, tensor_shapes
+from porter.graph.ops import row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY
 
@@ -84,7 +85,9 @@ def _made(plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str
         if isinstance(node.op, Conv | MaxPool | AvgPool):
             windowed(maker, node, node.op, plan.realisations[node.path])
         else:
-            PLAIN[type(node.op)](maker, node, node.op)
+            spelling = row_of(PLAIN, type(node.op))
+            assert spelling is not None  # a test holds the table to all ops
+            spelling(maker, node, node.op)
     maker.state_all_axes()
     return maker
 

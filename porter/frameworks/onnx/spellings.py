@@ -44,18 +44,8 @@ def _global_pool(kind: str, maker: NodeMaker, node: Node, op: ops.GlobalAvgPool 
 
 
 def _reduce(maker: NodeMaker, node: Node, op: ops.Reduce) -> None:
-    axis = 1 + ("channels", "rows", "columns").index(op.axis)
-    maker.node(_REDUCTIONS[op.function], node.path, *node.inputs, maker.integers(f"{node.path}.axes", axis))
-
-
-def _pad_axis(maker: NodeMaker, node: Node, op: ops.PadAxis) -> None:
-    amounts, axes = maker.integers(f"{node.path}.pads", op.before, op.after), maker.integers(f"{node.path}.axes", 1 + op.axis)
-    maker.node("Pad", node.path, *node.inputs, amounts, maker.scalar(f"{node.path}.fill", op.fill), axes)
-
-
-def _reduce_axis(maker: NodeMaker, node: Node, op: ops.ReduceAxis) -> None:
-    axes = maker.integers(f"{node.path}.axes", 1 + op.axis)
-    maker.node(_REDUCTIONS[op.function], node.path, *node.inputs, axes, keepdims=0)
+    axes, keepdims = maker.integers(f"{node.path}.axes", 1 + op.over), {"keepdims": 0} if op.of_arrays else {}
+    maker.node(_REDUCTIONS[op.function], node.path, *node.inputs, axes, **keepdims)
 
 
 def _transposed(maker: NodeMaker, node: Node, op: ops.ConvTranspose) -> None:
@@ -190,18 +180,16 @@ def _extend_map(maker: NodeMaker, node: Node, op: ops.ExtendMap) -> None:
 
 
 def _crop(maker: NodeMaker, node: Node, op: ops.Crop) -> None:
-    top, bottom, left, right = op.pads
-    maker.cut(node.path, node.inputs[0], (top, left), (-bottom or _END, -right or _END), (2, 3))
+    cells, steps = op.cuts.values(), [each.step or 1 for each in op.cuts.values()]
+    ends = [_END * (1 if step > 0 else -1) if each.stop is None else each.stop for each, step in zip(cells, steps, strict=True)]
+    starts, axes = [each.start for each in cells], [1 + axis for axis in op.cuts]
+    maker.cut(node.path, node.inputs[0], starts, ends, axes, steps if {*steps} != {1} else ())
 
 
-def _pad_channels(maker: NodeMaker, node: Node, op: ops.PadChannels) -> None:
-    amounts, axes = maker.integers(f"{node.path}.pads", op.before, op.after), maker.integers(f"{node.path}.axes", 1)
-    maker.node("Pad", node.path, *node.inputs, amounts, "", axes)
-
-
-def _slice_channels(maker: NodeMaker, node: Node, op: ops.SliceChannels) -> None:
-    stop, steps = op.stop if op.stop >= 0 else -_END, () if op.step == 1 else (op.step,)
-    maker.cut(node.path, node.inputs[0], (op.start,), (stop,), (1,), steps)
+def _pad(maker: NodeMaker, node: Node, op: ops.Pad) -> None:
+    before, after = zip(*op.ends.values(), strict=True)
+    amounts = maker.integers(f"{node.path}.pads", *before, *after)
+    maker.pad_by(node.path, node.inputs[0], amounts, op.fill, axes=[1 + axis for axis in op.ends])
 
 
 def _channel_shuffle(maker: NodeMaker, node: Node, op: ops.ChannelShuffle) -> None:
@@ -260,7 +248,6 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: partial(_global_pool, "GlobalAveragePool"),
     ops.GlobalMaxPool: partial(_global_pool, "GlobalMaxPool"),
-    ops.Reduce: _reduce,
     ops.Dense: _dense,
     ops.BatchNorm: _plain("BatchNormalization", lambda op: {"epsilon": float(op.epsilon)}, ("gamma", "beta", "mean", "variance")),
     ops.LayerNorm: _layer_norm,
@@ -283,27 +270,20 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Divide: _plain("Div"),
     ops.Maximum: _plain("Max"),
     ops.Minimum: _plain("Min"),
-    ops.Concat: _plain("Concat", lambda op: {"axis": 1}),
+    ops.Concat: _plain("Concat", lambda op: {"axis": 1 + op.axis}),
+    ops.Crop: _crop,
+    ops.Pad: _pad,
+    ops.Reduce: _reduce,
     **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Identity")),  # what is run is not trained
     ops.Flatten: _flatten,
     ops.AsMap: lambda maker, node, op: maker.node("Unsqueeze", node.path, *node.inputs, maker.integers(f"{node.path}.axes", 2, 3)),
-    ops.PadMap: lambda maker, node, op: maker.pad(node.path, node.inputs[0], op.pads, op.fill),
     ops.ExtendMap: _extend_map,
-    ops.Crop: _crop,
-    ops.PadChannels: _pad_channels,
-    ops.SliceChannels: _slice_channels,
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
     ops.Upsample: _upsample,
     ops.Rearrange: arrays.rearrange,
     ops.MatMul: arrays.matmul,
     ops.Attention: arrays.attention,
-    ops.Join: _plain("Concat", lambda op: {"axis": 1 + op.axis}),
-    ops.CropAxis: lambda maker, node, op: maker.cut(
-        node.path, node.inputs[0], (op.before,), (-op.after or _END,), (1 + op.axis,), () if op.step == 1 else (op.step,)
-    ),
-    ops.PadAxis: _pad_axis,
-    ops.ReduceAxis: _reduce_axis,
     ops.AddArray: _plain("Add", roles=("value",)),
     ops.MultiplyArray: _plain("Mul", roles=("value",)),
     ops.Tokens: arrays.tokens,

@@ -66,20 +66,6 @@ def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Sym
     return maker.layer("Reshape", name, turned, target_shape=target)
 
 
-def _crop_axis(maker: LayerMaker, op: ops.CropAxis, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
-    cells = slice(op.before, -op.after or None, op.step)
-    return maker.part(inputs[0], (*[slice(None)] * (1 + op.axis), cells), name)
-
-
-def _pad_axis(maker: LayerMaker, op: ops.PadAxis, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
-    width = [(op.before, op.after) if axis == 1 + op.axis else (0, 0) for axis in range(inputs[0].ndim)]
-    return maker.operation("pad", name, inputs[0], tuple(width), constant_values=op.fill)
-
-
-def _reduce_axis(maker: LayerMaker, op: ops.ReduceAxis, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
-    return maker.operation(op.function, name, inputs[0], axis=1 + op.axis)
-
-
 def _multiply_array(maker: LayerMaker, op: ops.OfArray, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
     """A product of each number, as an EinsumDense: Keras has no layer that is only a trained array."""
     return _product(maker, op.sizes, name, inputs[0], of_map)
@@ -115,10 +101,6 @@ ARRAYS: Mapping[type[Op], Callable[[LayerMaker, Any, str, list[Symbol], bool], S
     ops.Rearrange: _rearrange,
     ops.MatMul: _matmul,
     ops.Attention: _attention,
-    ops.Join: lambda maker, op, name, inputs, of_map: maker.layer("Concatenate", name, inputs, axis=1 + op.axis),
-    ops.CropAxis: _crop_axis,
-    ops.PadAxis: _pad_axis,
-    ops.ReduceAxis: _reduce_axis,
     ops.AddArray: _add_array,
     ops.MultiplyArray: _multiply_array,
     ops.Tokens: _tokens,

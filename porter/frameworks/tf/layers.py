@@ -58,8 +58,8 @@ def _activation(function: str, maker: LayerMaker, op: Op, name: str, inputs: lis
     return maker.layer("Activation", name, inputs[0], activation=function)
 
 
-def _merge(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Symbol], **config: Any) -> Symbol:
-    return maker.layer(kind, name, inputs, **config)
+def _merge(kind: str, maker: LayerMaker, op: Op, name: str, inputs: list[Symbol]) -> Symbol:
+    return maker.layer(kind, name, inputs)
 
 
 def _add(maker: LayerMaker, op: ops.Add, name: str, inputs: list[Symbol]) -> Symbol:
@@ -91,9 +91,28 @@ def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs:
     return maker.spatial("Cropping2D", maker.name(f"{name}_crop"), result, cropping=((top, bottom), (left, right)))
 
 
+def _axis(op: ops.AlongAxes, axis: int, value: Symbol) -> int:
+    """Where Keras has an axis of porter's: the channels of maps are its last one."""
+    return 1 + axis if op.of_arrays else axis or value.ndim - 1
+
+
 def _reduce(maker: LayerMaker, op: ops.Reduce, name: str, inputs: list[Symbol]) -> Symbol:
-    axis = {"rows": 1, "columns": 2, "channels": 3}[op.axis]
-    return maker.operation(op.function, name, inputs[0], axis=axis, keepdims=True)
+    keepdims = {} if op.of_arrays else {"keepdims": True}
+    return maker.operation(op.function, name, inputs[0], axis=_axis(op, op.over, inputs[0]), **keepdims)
+
+
+def _crop_axis(maker: LayerMaker, op: ops.CropAxis, name: str, inputs: list[Symbol]) -> Symbol:
+    return maker.part(inputs[0], (*[slice(None)] * (1 + op.axis), op.cuts[op.axis]), name)
+
+
+def _pad(maker: LayerMaker, op: ops.Pad, name: str, inputs: list[Symbol]) -> Symbol:
+    ends = {_axis(op, axis, inputs[0]): amounts for axis, amounts in op.ends.items()}
+    fill = {"constant_values": op.fill} if op.of_arrays else {}
+    return maker.operation("pad", name, inputs[0], tuple(ends.get(axis, (0, 0)) for axis in range(inputs[0].ndim)), **fill)
+
+
+def _concat(maker: LayerMaker, op: ops.Concat, name: str, inputs: list[Symbol]) -> Symbol:
+    return maker.layer("Concatenate", name, inputs, axis=1 + op.axis if op.of_arrays else -1)
 
 
 def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str, inputs: list[Symbol]) -> Symbol:
@@ -102,7 +121,8 @@ def _local_response_norm(maker: LayerMaker, op: ops.LocalResponseNorm, name: str
     before, after = min(op.size // 2, channels - 1), min((op.size - 1) // 2, channels - 1)
     squares = maker.operation("square", maker.name(f"{name}_squares"), value)
     wide = maker.operation("pad", maker.name(f"{name}_wide"), squares, ((0, 0), (0, 0), (0, 0), (before, after)))
-    shifted = [_slice(maker, wide, start, start + channels, 1, maker.name(f"{name}_shift")) for start in range(before + after + 1)]
+    cuts = [slice(start, start + channels, 1) for start in range(before + after + 1)]
+    shifted = [maker.part(wide, (..., cut), maker.name(f"{name}_shift")) for cut in cuts]
     total = maker.layer("Add", maker.name(f"{name}_sum"), shifted) if len(shifted) > 1 else shifted[0]
     scaled = maker.operation("multiply", maker.name(f"{name}_scaled"), total, op.alpha)
     moved = maker.operation("add", maker.name(f"{name}_moved"), scaled, op.bias)
@@ -213,16 +233,6 @@ def _extend_map(maker: LayerMaker, op: ops.ExtendMap, name: str, inputs: list[Sy
     return value
 
 
-def _pad_channels(maker: LayerMaker, op: ops.PadChannels, name: str, inputs: list[Symbol]) -> Symbol:
-    width = (*[(0, 0)] * (inputs[0].ndim - 1), (op.before, op.after))
-    return maker.operation("pad", name, inputs[0], width)
-
-
-def _slice(maker: LayerMaker, value: Symbol, start: int, stop: int, step: int, name: str) -> Symbol:
-    """The channels of range(start, stop, step); a slice reads a stop below 0 as a place from the end."""
-    return maker.part(value, (..., slice(start, stop if stop >= 0 else None, step)), name)
-
-
 def _dropout(maker: LayerMaker, op: ops.Dropout, name: str, inputs: list[Symbol]) -> Symbol:
     if op.maps:
         return maker.spatial("SpatialDropout2D", name, inputs[0], rate=op.rate)
@@ -274,7 +284,6 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.ConvTranspose: _conv_transpose,
     ops.GlobalAvgPool: _spatial("GlobalAveragePooling2D", _kept),
     ops.GlobalMaxPool: _spatial("GlobalMaxPooling2D", _kept),
-    ops.Reduce: _reduce,
     ops.Dense: _layer("Dense", lambda op: {"units": op.units, "use_bias": op.bias}),
     # Keras's momentum is the share of the old value, porter's (and torch's) the share of the new one.
     ops.BatchNorm: _layer("BatchNormalization", lambda op: {**_norm(op), "momentum": 1 - op.momentum}),
@@ -302,16 +311,18 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Divide: _operation("divide"),
     ops.Maximum: partial(_merge, "Maximum"),
     ops.Minimum: partial(_merge, "Minimum"),
-    ops.Concat: partial(_merge, "Concatenate", axis=-1),
+    ops.Concat: _concat,
+    ops.Reduce: _reduce,
     ops.Identity: _layer("Identity"),
     ops.Dropout: _dropout,
     ops.Flatten: _flatten,
     ops.AsMap: lambda maker, op, name, inputs: maker.layer("Reshape", name, inputs[0], target_shape=(1, 1, inputs[0].shape[-1])),
     ops.PadMap: lambda maker, op, name, inputs: maker.pad(inputs[0], op.pads, op.fill, name),
     ops.ExtendMap: _extend_map,
-    ops.Crop: _spatial("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),
-    ops.PadChannels: _pad_channels,
-    ops.SliceChannels: lambda maker, op, name, inputs: _slice(maker, inputs[0], op.start, op.stop, op.step, name),
+    ops.CropMap: _spatial("Cropping2D", lambda op: {"cropping": (op.pads[:2], op.pads[2:])}),
+    ops.Pad: _pad,
+    ops.SliceChannels: lambda maker, op, name, inputs: maker.part(inputs[0], (..., op.cuts[0]), name),
+    ops.CropAxis: _crop_axis,
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _depth_to_space,
     ops.Upsample: _spatial("UpSampling2D", lambda op: {"size": (op.rows, op.columns)}),

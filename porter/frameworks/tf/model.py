@@ -15,7 +15,7 @@ from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.sites import windowed
 from porter.frameworks.tf.statement import Statement, Symbol
 from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, ops, tensor_shapes
-from porter.graph.ops import is_map
+from porter.graph.ops import is_map, row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY
 
@@ -81,4 +81,6 @@ def _apply(maker: LayerMaker, plan: Plan, node: Node, name: str, inputs: list[Sy
         return windowed(maker, node.op, kind, name, plan.realisations[node.path], inputs[0])
     if type(node.op) in ARRAYS:
         return ARRAYS[type(node.op)](maker, node.op, name, inputs, is_map(plan.graph.open_shapes[node.inputs[0]]))
-    return LAYERS[type(node.op)](maker, node.op, name, inputs)
+    spelling = row_of(LAYERS, type(node.op))
+    assert spelling is not None  # a test holds the table to all ops
+    return spelling(maker, node.op, name, inputs)

@@ -10,7 +10,7 @@ from typing import Any
 from porter.formats.torch_export import plain
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.arguments import Value
-from porter.graph.ops import Function, Mode, channels_axis, channels_in, is_map
+from porter.graph.ops import AXES, Function, Mode, channels_axis, channels_in, is_map
 from porter.padding import Pads, Realisation, Window
 
 
@@ -30,9 +30,7 @@ class Layer:
 
 _METHODS: Mapping[Function, str] = {"mean": "mean", "max": "amax", "norm": "norm"}
 REDUCTIONS: Mapping[str, tuple[str, int]] = {
-    f"{function}_{axis}": (method, dim)
-    for function, method in _METHODS.items()
-    for dim, axis in enumerate(("channels", "rows", "columns"), 1)
+    f"{function}_{axis}": (method, dim) for function, method in _METHODS.items() for dim, axis in enumerate(AXES, 1)
 }
 """Functions of one value over one of its axes: torch's method, and its `dim`."""
 FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat", *REDUCTIONS})
@@ -173,7 +171,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global("global_avg_pool"),
     ops.GlobalMaxPool: _global("global_max_pool"),
-    ops.Reduce: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
+    ops.ReduceMap: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
     ops.Dense: lambda op, shape: Layer("Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}),
     ops.BatchNorm: _batch_norm,
     ops.LayerNorm: _layer_norm,
@@ -201,14 +199,14 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Divide: _plain("divide"),
     ops.Maximum: _plain("maximum"),
     ops.Minimum: _plain("minimum"),
-    ops.Concat: _plain("concat"),
+    ops.ConcatChannels: _plain("concat"),
     ops.Identity: _plain("Identity"),
     ops.Dropout: lambda op, shape: Layer("Dropout2d" if op.maps else "Dropout", {"p": op.rate}),
     ops.Flatten: _flatten,
     ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
     ops.PadMap: lambda op, shape: constant_pad(op.pads, op.fill),
     ops.ExtendMap: lambda op, shape: Layer(_EXTENSIONS[op.mode], {"padding": torch_pads(op.pads)}),
-    ops.Crop: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
+    ops.CropMap: lambda op, shape: Layer("ZeroPad2d", {"padding": tuple(-n for n in torch_pads(op.pads))}, "negative pads crop"),
     ops.PadChannels: lambda op, shape: Layer("PadChannels", {"before": op.before, "after": op.after}),
     ops.SliceChannels: lambda op, shape: Layer("SliceChannels", {"start": op.start, "stop": op.stop, "step": op.step}),
     ops.ChannelShuffle: lambda op, shape: Layer("ChannelShuffle", {"groups": op.groups}),

@@ -17,6 +17,7 @@ from porter.graph.ops.windows import *  # noqa: F403
 from porter.graph.ops.layers import *  # noqa: F403
 from porter.graph.ops.activations import *  # noqa: F403
 from porter.graph.ops.joins import *  # noqa: F403
+from porter.graph.ops.axes import *  # noqa: F403
 from porter.graph.ops.maps import *  # noqa: F403
 from porter.graph.ops.arrays import *  # noqa: F403
 from porter.graph.ops.resizing import *  # noqa: F403

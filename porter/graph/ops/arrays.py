@@ -10,9 +10,9 @@ from functools import cache
 from typing import Annotated
 
 from porter.base.errors import GraphError
-from porter.graph.ops.joins import alike, known_size, stretched
-from porter.graph.ops.kinds import Count, Flag, Function, Kind, Number, Sizes, Whole
-from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, array_shape, expect_array, expect_known_channels, shape_text
+from porter.graph.ops.joins import alike, stretched
+from porter.graph.ops.kinds import Count, Flag, Kind, Number, Sizes
+from porter.graph.ops.op import KeepsSign, Op, Shape, Tensors, array_shape, expect_array, expect_known_channels, shape_text
 
 MOST_AXES = 10
 _CHANNELS_LAST = (1, 2, 0)
@@ -200,76 +200,6 @@ class Attention(Op, name="attention"):
 
 
 @dataclass(frozen=True)
-class Join(KeepsSign, name="join"):
-    """Arrays one after the other along an axis, counted without the batch."""
-
-    axis: Whole
-    several = True
-
-    def shape(self, *inputs: Shape) -> Shape:
-        first = expect_array(inputs[0])
-        if len({len(expect_array(shape)) for shape in inputs}) != 1 or not 0 <= self.axis < len(first):
-            raise GraphError(f"cannot join {', '.join(map(shape_text, inputs))} along axis {self.axis}")
-        sizes = list(zip(*inputs, strict=True))
-        along = sizes.pop(self.axis)
-        if not all(map(alike, sizes)):
-            raise GraphError(f"cannot join {', '.join(map(shape_text, inputs))} along axis {self.axis}")
-        found = [known_size(each) for each in sizes]
-        found.insert(self.axis, None if None in along else sum(size or 0 for size in along))
-        return array_shape(found)
-
-
-@dataclass(frozen=True)
-class CropAxis(KeepsSign, name="crop_axis"):
-    """An array without so many cells at the start and at the end of an axis, and of the others every `step`th."""
-
-    axis: Whole
-    before: Whole
-    after: Whole
-    step: Count = 1
-
-    def shape(self, *inputs: Shape) -> Shape:
-        shape, size = _along(self, inputs[0], "cut")
-        left = None if size is None else -(-(size - self.before - self.after) // self.step)
-        if left is not None and left < 1:
-            raise GraphError(f"nothing is left of {shape_text(inputs[0])} along axis {self.axis}", next=LARGER)
-        shape[self.axis] = left
-        return array_shape(shape)
-
-
-@dataclass(frozen=True)
-class PadAxis(Op, name="pad_axis"):
-    """An array with cells of `fill` before and after those of an axis."""
-
-    axis: Whole
-    before: Whole
-    after: Whole
-    fill: Number = 0.0
-
-    def shape(self, *inputs: Shape) -> Shape:
-        shape, size = _along(self, inputs[0], "padded")
-        shape[self.axis] = None if size is None else size + self.before + self.after
-        return array_shape(shape)
-
-    def nonnegative(self, inputs: Sequence[bool]) -> bool:
-        return all(inputs) and self.fill >= 0
-
-
-@dataclass(frozen=True)
-class ReduceAxis(KeepsSign, name="reduce_axis"):
-    """The mean, the largest value or the norm along an axis of an array, which goes."""
-
-    function: Function
-    axis: Whole
-
-    def shape(self, *inputs: Shape) -> Shape:
-        shape = expect_array(inputs[0])
-        if not 0 <= self.axis < len(shape):
-            raise GraphError(f"{shape_text(shape)} has no axis {self.axis}")
-        return array_shape(size for place, size in enumerate(shape) if place != self.axis)
-
-
-@dataclass(frozen=True)
 class OfArray(Op):
     """A value and a trained array of `sizes`, number by number; a size of 1 is stretched. The array is the same for each image."""
 
@@ -312,14 +242,6 @@ class Tokens(Op, name="tokens"):
 
     def tensors(self, channels: int) -> Tensors:
         return {"value": (self.count, channels)}
-
-
-def _along(op: CropAxis | PadAxis, value: Shape, done: str) -> tuple[list[int | None], int | None]:
-    """The sizes of an array, and the one along the op's axis."""
-    shape = list(expect_array(value))
-    if not 0 <= op.axis < len(shape) or min(op.before, op.after) < 0:
-        raise GraphError(f"{shape_text(value)} cannot be {done} so along axis {op.axis}")
-    return shape, shape[op.axis]
 
 
 def _stated(size: int | None) -> int:

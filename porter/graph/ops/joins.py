@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.base.errors import GraphError
-from porter.graph.ops.op import KeepsSign, Op, Shape, expect_channels, shape_text
+from porter.graph.ops.op import KeepsSign, Op, Shape, shape_text
 
 
 class Merge(Op):
@@ -52,20 +52,6 @@ class Maximum(Merge, name="maximum"):
 @dataclass(frozen=True)
 class Minimum(Merge, KeepsSign, name="minimum"):
     """The smallest of the values in each place."""
-
-
-@dataclass(frozen=True)
-class Concat(KeepsSign, name="concat"):
-    """Inputs joined along the channels."""
-
-    several = True
-
-    def shape(self, *inputs: Shape) -> Shape:
-        expect_channels(*inputs)
-        if len({len(shape) for shape in inputs}) != 1 or not all(map(alike, list(zip(*inputs, strict=True))[1:])):
-            raise GraphError(f"cannot join shapes {_listed(inputs)}")
-        channels, *size = zip(*inputs, strict=True)
-        return (sum(n or 0 for n in channels), *map(known_size, size))
 
 
 def stretched(shapes: Sequence[Sequence[int | None]]) -> list[int | None] | None:

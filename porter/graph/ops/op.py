@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from porter.base.errors import GraphError
 from porter.padding import Site
 
 LARGER = "give a larger input size"
+Row = TypeVar("Row")
 Shape = tuple[int | None, ...]
 """(channels, rows, columns), rows and columns None where unknown, or (features,); of an array it is an `Axes`."""
 Tensors = Mapping[str, tuple[int, ...]]
 OPS: dict[str, type[Op]] = {}
-"""Every op by its name. Each destination and each format has a table of those that it knows; a test compares them with this one."""
+"""Every op by its name, or its forms by theirs. A test compares the tables of destinations (`row_of`) with this one."""
 
 
 class Axes(tuple[int | None, ...]):
@@ -25,7 +26,8 @@ class Axes(tuple[int | None, ...]):
 
 class Op:
     """What one node computes. A subclass with a name is an op: a frozen dataclass, whose fields are the op's attributes, each of a
-    type of porter.graph.ops.kinds. Any other one is what several ops share.
+    type of porter.graph.ops.kinds. Any other one is what several ops share, such as the rule of one op that has several forms
+    (porter.graph.ops.axes).
 
     Attributes:
         name: in recipes and in port.json.
@@ -92,6 +94,11 @@ class NeverNegative(Op):
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         return True
+
+
+def row_of(table: Mapping[type[Op], Row], op: type[Op]) -> Row | None:
+    """The row of an op in a table: its own, otherwise that of the op that it is a form of; None without one."""
+    return next((table[each] for each in op.__mro__ if each in table), None)
 
 
 def array_shape(sizes: Iterable[int | None]) -> Shape:

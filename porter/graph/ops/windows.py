@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from porter.base.errors import GraphError
-from porter.graph.ops.kinds import Amounts, Axis, Count, Flag, Function, Geometry, Padding
+from porter.graph.ops.kinds import Amounts, Count, Flag, Geometry, Padding
 from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
 from porter.padding import LOWEST, Site, Window, output_size
 
@@ -133,25 +133,6 @@ class GlobalMaxPool(KeepsSign, name="global_max_pool"):
 
     def shape(self, *inputs: Shape) -> Shape:
         return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
-
-
-@dataclass(frozen=True)
-class Reduce(KeepsSign, name="reduce"):
-    """The mean, the largest value or the norm (the root of the sum of squares) along one axis of a map, which keeps one cell (or
-    channel) there.
-    """
-
-    function: Function
-    axis: Axis
-
-    def shape(self, *inputs: Shape) -> Shape:
-        shape = list(expect_map(inputs[0]))
-        shape[("channels", "rows", "columns").index(self.axis)] = 1
-        return tuple(shape)
-
-    @property
-    def words(self) -> str:
-        return f"a {self.function} over {self.axis}"
 
 
 def expect_groups(filters: int, groups: int, shape: Shape) -> None:

@@ -25,7 +25,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
-    Concat,
+    ConcatChannels,
     Conv,
     Dense,
     Divide,
@@ -329,7 +329,7 @@ def test_pads_go_into_every_window_that_they_feed() -> None:
         "b": Conv(4, THREE, Convention("explicit", pads)),
         "most": MaxPool(THREE, Convention("explicit", pads, fill=0.0)),
         "mean": AvgPool(THREE, Convention("explicit", pads, average="full_window")),
-        "all": Concat(),
+        "all": ConcatChannels(),
     }
     assert all(graph.by_name[name].inputs == (INPUT,) for name in ("a", "b", "most", "mean"))
 
@@ -589,7 +589,7 @@ def test_keras_1() -> None:
 
 def test_the_modes_of_keras_1s_merge() -> None:
     half = Affine((0.5,), (0.0,))
-    expected = {"sum": [Add()], "mul": [Multiply()], "ave": [Add(), half], "max": [Maximum()], "concat": [Concat()]}
+    expected = {"sum": [Add()], "mul": [Multiply()], "ave": [Add(), half], "max": [Maximum()], "concat": [ConcatChannels()]}
     expected["cos"] = [Foreign("Merge by cos of other values than two of features, whose sums of products may have no root")]
     for mode, found in expected.items():
         layers = [conv("c", "in"), conv("e", "in"), layer("Merge", "m", "c", "e", mode=mode, concat_axis=-1)]

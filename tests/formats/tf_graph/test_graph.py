@@ -23,10 +23,10 @@ from porter.graph import (
     BatchNorm,
     ChannelShuffle,
     Clip,
-    Concat,
+    ConcatChannels,
     Conv,
     ConvTranspose,
-    Crop,
+    CropMap,
     Dense,
     DepthToSpace,
     ExtendMap,
@@ -45,7 +45,7 @@ from porter.graph import (
     Op,
     PadChannels,
     PadMap,
-    Reduce,
+    ReduceMap,
     Relu,
     Relu6,
     Resize,
@@ -270,7 +270,7 @@ def test_a_bias_that_is_read_without_it_too(tmp_path: Path) -> None:
         return tensorflow().concat([y, y + variable("conv/biases", 4)], -1)
 
     found = nodes_of(tmp_path, make)
-    assert [type(node.op) for node in found] == [Conv, Conv, Concat] and len({node.name for node in found}) == 3
+    assert [type(node.op) for node in found] == [Conv, Conv, ConcatChannels] and len({node.name for node in found}) == 3
 
 
 def test_relu6_in_parts(tmp_path: Path) -> None:
@@ -376,17 +376,17 @@ OPS: dict[str, tuple[Make, list[type[Op]]]] = {
         lambda x: tensorflow().nn.relu(tensorflow().reshape(tensorflow().transpose(x, [0, 3, 1, 2]), [-1, 396])),
         [Flatten, Relu],
     ),
-    "in channels first": (in_channels_first, [Conv, Affine, Relu, SliceChannels, SliceChannels, Concat, GlobalAvgPool]),
+    "in channels first": (in_channels_first, [Conv, Affine, Relu, SliceChannels, SliceChannels, ConcatChannels, GlobalAvgPool]),
     "an axis that comes and goes": (lambda x: tensorflow().squeeze(x[:, None, ..., ::-1], 1), [SliceChannels]),
     "channels in reverse": (lambda x: tensorflow().gather(x, [2, 1, 0], axis=-1), [SliceChannels]),
     "channels shuffled": (lambda x: tensorflow().gather(conv(x), [0, 2, 1, 3], axis=3), [Conv, ChannelShuffle]),
-    "mean over channels": (lambda x: tensorflow().reduce_mean(x, [3], keepdims=True), [Reduce]),
+    "mean over channels": (lambda x: tensorflow().reduce_mean(x, [3], keepdims=True), [ReduceMap]),
     "parts": (
         lambda x: tensorflow().concat(tensorflow().split(conv(x), [1, 3], -1)[::-1], -1),
-        [Conv, SliceChannels, SliceChannels, Concat],
+        [Conv, SliceChannels, SliceChannels, ConcatChannels],
     ),
     "one channel": (lambda x: tensorflow().expand_dims(tensorflow().unstack(x, axis=-1)[1], -1), [SliceChannels]),
-    "every second cell": (lambda x: x[:, 1::2, : tensorflow().shape(x)[2] - 2, ::-1], [SliceChannels, Crop, MaxPool]),
+    "every second cell": (lambda x: x[:, 1::2, : tensorflow().shape(x)[2] - 2, ::-1], [SliceChannels, CropMap, MaxPool]),
     "shortcut of zeros": (lambda x: tensorflow().pad(x[:, ::2, ::2], [[0, 0]] * 3 + [[1, 2]]), [MaxPool, PadChannels]),
     "pad alone": (lambda x: tensorflow().pad(x, PADS, constant_values=1.0), [PadMap]),
     "mirrored": (lambda x: tensorflow().pad(tensorflow().pad(x, PADS, "SYMMETRIC"), PADS, "REFLECT"), [ExtendMap, ExtendMap]),

@@ -10,7 +10,7 @@ import pytest
 from porter.base.errors import MappingError
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf.layout import layer_names, pad_name
-from porter.graph import INPUT, Add, BatchNorm, Concat, Conv, Dense, GlobalAvgPool, Graph, Node, tensor_shapes
+from porter.graph import INPUT, Add, BatchNorm, ConcatChannels, Conv, Dense, GlobalAvgPool, Graph, Node, tensor_shapes
 from porter.padding import Convention, Window
 from tests.frameworks.tf.models import ONE, SAME, every_op, explicit, mobilenet_v2, random_tensors
 
@@ -146,7 +146,7 @@ def _branches() -> Graph:
         "middle3": ("middle2", SAME),
     }
     nodes = [Node(name, Conv(4, THREE, convention), (source,)) for name, (source, convention) in convs.items()]
-    nodes += [Node("join", Concat(), ("short", "middle3", "long3")), Node("sum", Add(), ("join", "join"))]
+    nodes += [Node("join", ConcatChannels(), ("short", "middle3", "long3")), Node("sum", Add(), ("join", "join"))]
     nodes += [Node("norm", BatchNorm(1e-3, 0.01), ("sum",)), Node("pool", GlobalAvgPool(), ("norm",))]
     return Graph((*nodes, Node("logits", Dense(3), ("pool",))), 3, "logits")
 

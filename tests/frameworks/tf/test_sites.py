@@ -7,7 +7,7 @@ import pytest
 
 from porter.base.errors import PaddingError
 from porter.frameworks.tf import destination as tf
-from porter.graph import INPUT, AvgPool, Concat, Conv, GlobalAvgPool, Graph, MaxPool, Node
+from porter.graph import INPUT, AvgPool, ConcatChannels, Conv, GlobalAvgPool, Graph, MaxPool, Node
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, LOWEST, Capabilities, Convention, Window
 from tests.frameworks.tf.models import SAME, explicit, random_tensors, window_loop
@@ -58,7 +58,7 @@ FIXED: dict[str, Conv | MaxPool | AvgPool] = {
 def _beside(sites: dict[str, Conv | MaxPool | AvgPool]) -> Graph:
     nodes = [Node(name, op, (INPUT,)) for name, op in sites.items()]
     pools = [Node(f"{name}_mean", GlobalAvgPool(), (name,)) for name in sites]
-    join = Node("join", Concat(), tuple(node.path for node in pools))
+    join = Node("join", ConcatChannels(), tuple(node.path for node in pools))
     return Graph((*nodes, *pools, join), CHANNELS, "join")
 
 

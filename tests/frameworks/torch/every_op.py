@@ -20,11 +20,11 @@ from porter.graph import (
     ChannelScale,
     ChannelShuffle,
     Clip,
-    Concat,
+    ConcatChannels,
     Conv,
     ConvTranspose,
-    Crop,
     CropAxis,
+    CropMap,
     Dense,
     DepthToSpace,
     Divide,
@@ -54,8 +54,8 @@ from porter.graph import (
     PadChannels,
     PadMap,
     Rearrange,
-    Reduce,
     ReduceAxis,
+    ReduceMap,
     Resize,
     ResizeLike,
     RmsNorm,
@@ -120,10 +120,10 @@ OF_MAPS: tuple[Op, ...] = (
         ConvTranspose(4, STRIDED, (-1, 2, 0, -7), 2, True),
     ),
     *(GlobalAvgPool(), GlobalAvgPool(keep=True), GlobalMaxPool(), GlobalMaxPool(keep=True)),
-    *(Reduce(function, axis) for function in ("mean", "max", "norm") for axis in ("channels", "rows", "columns")),
+    *(ReduceMap(function, axis) for function in ("mean", "max", "norm") for axis in ("channels", "rows", "columns")),
     GroupNorm(8, 1e-3, scale=False, center=False),
     *(LocalResponseNorm(5, 2e-5, 0.75, 1.0), LocalResponseNorm(4, 0.3, 0.5, 2.0), LocalResponseNorm(2, 1.0, 1.0, 0.1)),
-    *(Dropout(0.5, True), PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), Crop((1, 0, 2, 1))),
+    *(Dropout(0.5, True), PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), CropMap((1, 0, 2, 1))),
     *(ExtendMap((1, 2, 0, 3), mode) for mode in ("edge", "reflect", "symmetric", "wrap")),
     *(
         ChannelShuffle(2),
@@ -136,7 +136,7 @@ OF_MAPS: tuple[Op, ...] = (
     ),
     *RESIZES,
 )
-OF_SEVERAL: tuple[Op, ...] = (Add(), Multiply(), Maximum(), Minimum(), Concat())
+OF_SEVERAL: tuple[Op, ...] = (Add(), Multiply(), Maximum(), Minimum(), ConcatChannels())
 
 
 ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
@@ -210,7 +210,7 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
     cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
     cases += [(Divide(), inputs) for inputs in (("first", "thin"), ("thin", "thin"))]
-    cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, Concat)]
+    cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, ConcatChannels)]
     arrays = [w.add(path, op, *inputs) for path, op, inputs in ARRAYS]
     cases += [(op, ("cells",)) for op in OF_CELLS]
     cases += [(ResizeLike(mode, rule), ("small", "stem")) for mode in ("linear", "cubic") for rule in RULES]

@@ -8,7 +8,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
-    Concat,
+    ConcatChannels,
     Conv,
     Dense,
     GlobalAvgPool,
@@ -163,12 +163,12 @@ def inception() -> Graph:
         ends.append(cbr(w, f"{path}/branch7x7_3", 12, (7, 1)))
         w.add(f"{path}/pool", AvgPool(Window((3, 3)), SAME), source)
         ends.append(cbr(w, f"{path}/branch_pool", pool))
-        w.add(f"{path}/out", Concat(), *ends)
+        w.add(f"{path}/out", ConcatChannels(), *ends)
     path, source = "mixed2", w.last
     w.scope(path, "reduction_a")
     ends = [cbr(w, f"{path}/branch3x3", 12, 3, 2, valid, source=source)]
     ends.append(w.add(f"{path}/pool", MaxPool(Window((3, 3), (2, 2)), Convention(fill=LOWEST)), source))
-    w.add(f"{path}/out", Concat(), *ends)
+    w.add(f"{path}/out", ConcatChannels(), *ends)
     w.add("head/pool", GlobalAvgPool())
     w.add("head/logits", Dense(10))
     return w.graph()

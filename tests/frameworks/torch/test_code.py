@@ -18,7 +18,21 @@ from porter.frameworks.dialects import get_dialect
 from porter.frameworks.torch import destination as framework
 from porter.frameworks.torch.code import model_source
 from porter.frameworks.torch.code.signatures import OWN_LAYERS
-from porter.graph import INPUT, Add, Affine, AvgPool, BatchNorm, Concat, Conv, Graph, MaxPool, Node, Relu, Scope, tensor_shapes
+from porter.graph import (
+    INPUT,
+    Add,
+    Affine,
+    AvgPool,
+    BatchNorm,
+    ConcatChannels,
+    Conv,
+    Graph,
+    MaxPool,
+    Node,
+    Relu,
+    Scope,
+    tensor_shapes,
+)
 from porter.graph.plan import make_plan
 from porter.graph.record import from_record, to_record
 from porter.padding import ANY, LOWEST, Convention, Window
@@ -61,14 +75,14 @@ def odd_pools():
     caffe = Convention("explicit", (0, 2, 0, 2), average="clipped_window", rounding="ceil")
     w.add("counted", AvgPool(Window((3, 3), (2, 2)), caffe))
     other = w.add("rounded", AvgPool(Window((3, 3), (2, 2)), Convention("explicit", (0, 2, 0, 2))), "sum")
-    w.add("join", Concat(), "counted", other)
+    w.add("join", ConcatChannels(), "counted", other)
     return w.graph()
 
 
 def unlike_uses():
     """Uses of one block that no condition on its arguments tells apart: one adds, one joins."""
     w = Writer()
-    for path, op in (("a", Add()), ("b", Concat()), ("c", Add())):
+    for path, op in (("a", Add()), ("b", ConcatChannels()), ("c", Add())):
         w.scope(path, "mix")
         source = w.last
         w.conv(f"{path}/conv", w.width[source], 3)
@@ -83,7 +97,7 @@ def read_twice():
         w.scope(f"block{index}", "unit", filters=4)
         w.conv(f"block{index}/conv", 4, 3)
         w.add(f"block{index}/relu", Relu())
-    w.add("join", Concat(), "block5/relu", "block11/relu")
+    w.add("join", ConcatChannels(), "block5/relu", "block11/relu")
     return w.graph()
 
 

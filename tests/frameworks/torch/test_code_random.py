@@ -16,7 +16,7 @@ from porter.graph import (
     BatchNorm,
     ChannelScale,
     Clip,
-    Concat,
+    ConcatChannels,
     ConvTranspose,
     Elu,
     Gelu,
@@ -31,7 +31,7 @@ from porter.graph import (
     Multiply,
     Op,
     PRelu,
-    Reduce,
+    ReduceMap,
     Relu,
     Sigmoid,
     SliceChannels,
@@ -109,12 +109,12 @@ def random_block(w: Writer, path: str, nested: bool, filters: int, flag: bool, r
                 w.add(name, ConvTranspose(filters, Window((3, 3)), cut, bias=choose.random() < 0.5), choose.choice(values))
             case "largest":
                 value = choose.choice(values)
-                w.add(name, Maximum(), value, w.add(f"{name}_mean", Reduce("mean", "channels"), value))
+                w.add(name, Maximum(), value, w.add(f"{name}_mean", ReduceMap("mean", "channels"), value))
             case "container":
                 w.conv(f"{name}/conv", filters, 3, source=choose.choice(values))
                 w.add(f"{name}/relu", Relu())
             case "join":
-                w.add(name, Concat(), choose.choice(values), choose.choice(values))
+                w.add(name, ConcatChannels(), choose.choice(values), choose.choice(values))
             case "optional":
                 if flag:
                     w.conv(name, w.width[values[-1]], source=values[-1])
