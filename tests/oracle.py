@@ -148,7 +148,8 @@ def _kept(value: Array, keep: bool) -> Array:
 
 
 def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    with np.errstate(over="ignore"):
+        return 1 / (1 + np.exp(-x))
 
 
 def _elu(x: Array, alpha: float) -> Array:

@@ -128,8 +128,8 @@ class Destination(Protocol):
 
 
 if TYPE_CHECKING:
-    from porter.frameworks.caffe import destination as caffe
-    from porter.frameworks.mxnet import destination as mxnet
+    from porter.frameworks.caffe.destination import DESTINATION as caffe
+    from porter.frameworks.mxnet.destination import DESTINATION as mxnet
     from porter.frameworks.numpy import engine as numpy
     from porter.frameworks.onnx import destination as onnx
     from porter.frameworks.tf import destination as tf
@@ -145,7 +145,7 @@ TRAINED = ("tf", "torch")
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""
 ENGINE_NAMES = (*DESTINATION_NAMES, NUMPY)
-"""Folders here with an engine.py."""
+"""What `get_engine` takes."""
 OTHER_NAMES = {"tensorflow": "tf", "keras": "tf", "pytorch": "torch"}
 """Other names that people use for the frameworks. Where a zoo is expected, `keras` is the zoo of that name."""
 
@@ -159,7 +159,8 @@ def get_destination(name: str) -> Destination:
     folder = OTHER_NAMES.get(name, name)
     if folder not in DESTINATION_NAMES:
         raise UsageError(f"there is no framework '{name}'", next=f"frameworks are {', '.join(DESTINATION_NAMES)}")
-    return cast(Destination, import_module(f"porter.frameworks.{folder}.destination"))
+    module = import_module(f"porter.frameworks.{folder}.destination")
+    return cast(Destination, getattr(module, "DESTINATION", module))
 
 
 def other_than(framework: str) -> str:
@@ -169,7 +170,7 @@ def other_than(framework: str) -> str:
 
 def get_engine(name: str) -> Engine:
     """The engine of a name in ENGINE_NAMES."""
-    return cast(Engine, import_module(f"porter.frameworks.{name}.engine"))
+    return cast(Engine, import_module(f"porter.frameworks.{NUMPY}.engine")) if name == NUMPY else get_destination(name).ENGINE
 
 
 def engine_name(checkpoint: Checkpoint) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from porter.base.errors import PaddingError
-from porter.frameworks.caffe.layout import CAPABILITIES as CAFFE
+from porter.frameworks.caffe.destination import DESTINATION as CAFFE
 from porter.frameworks.onnx.destination import CAPABILITIES as ONNX
 from porter.frameworks.tf.destination import CAPABILITIES as KERAS
 from porter.frameworks.torch.destination import CAPABILITIES as TORCH
@@ -373,7 +373,7 @@ def test_realisations_on_a_sample() -> None:
     refused = {UNDEFINED: 60, NO_DILATED_POOL: 252}
     assert prove(chosen, TORCH, 1) == {"native": 586, "pad layer": 696, "dynamic pad layer": 21, "composition": 65, **refused}
     counts = {"native": 332, "larger kernel": 55, "pad layer": 3, "composition": 294, MOVING: 24, UNDEFINED: 12}
-    assert prove(everyday, CAFFE, 1) == counts
+    assert prove(everyday, CAFFE.CAPABILITIES, 1) == counts
     refused = {UNDEFINED: 60, NO_DILATED_POOL: 252, MOVING: 14}
     assert prove(chosen, KERAS, 1) == {"native": 208, "pad layer": 622, "composition": 524, **refused}
 
@@ -406,7 +406,7 @@ def test_realisations_on_the_whole_grid(capabilities: Capabilities, wanted: dict
 def test_caffe_on_a_tenth_of_the_grid() -> None:
     refused = {UNDEFINED: 1343, NO_DILATED_POOL: 3731, MOVING: 62, OTHER_FILL: 1165}
     wanted = {"native": 1637, "larger kernel": 886, "pad layer": 851, "composition": 7125, **refused}
-    assert prove(random.Random(7).sample(geometries(), 700), CAFFE, 2) == wanted
+    assert prove(random.Random(7).sample(geometries(), 700), CAFFE.CAPABILITIES, 2) == wanted
 
 
 def test_realisations_where_rows_and_columns_differ() -> None:

@@ -1,26 +1,80 @@
-"""Caffe's ports: a net as text, and its weights. See porter.frameworks.Destination."""
+"""Caffe's ports: a net as text, and its weights."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping
 
-from porter.frameworks.caffe import engine
-from porter.frameworks.caffe.layout import CAPABILITIES as CAPABILITIES, MODEL_FILE as MODEL_FILE
-from porter.frameworks.caffe.net import fillings as fillings, refusals as refusals
-from porter.frameworks.caffe.port_files import read_port as read_port, write as write
-from porter.graph.plan import Plan
+from porter.base.dtypes import Array
+from porter.base.errors import UsageError
+from porter.filegraph.kernels.program import Program
+from porter.formats.caffe import rows
+from porter.formats.caffe.blobs import net_message, read_blobs
+from porter.formats.caffe.text import parse
+from porter.frameworks import Tensors
+from porter.frameworks.caffe.maker import LayerMaker, norm_name
+from porter.frameworks.caffe.sites import windowed
+from porter.frameworks.caffe.spellings import PLAIN
+from porter.frameworks.numpy.nets import NetDestination
+from porter.graph import BatchNorm, Graph
+from porter.padding import Capabilities
 
-if TYPE_CHECKING:
-    from porter.frameworks import PortEngine
+_MOST_BYTES = (1 << 31) - (1 << 24)
+"""Of the blobs: a protobuf message has at most 2 GiB, and the layers take a part of it."""
 
-NAME = "caffe"
-INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
-PACKAGE = "numpy"
-NAMES_LAYERS = False
-ENGINE: PortEngine = engine
+# pooling_layer.cpp: pads are alike on both sides and smaller than the kernel. The number of windows is rounded up; where there are
+# pads, one that would begin behind the map is left out. An average counts the pads, not what lies behind them. round_mode is
+# younger than Caffe 1.0, and OpenCV does not read it.
+_CAPABILITIES = Capabilities(
+    symmetric=True,
+    explicit=False,
+    same=(),
+    same_of_any=False,
+    pool_pads="less",
+    roundings=("ceil",),
+    averages=("clipped_window",),
+    dynamic=(),
+    dilated_pools=(),
+    dilated_strides=True,
+    open_reshapes=False,
+    one_sided=True,
+    zeros_only=True,
+    keeps_last=True,
+)
 
 
-def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
-    """Empty: a net is not code, and `read_port` compares it with the plan."""
-    return {}
+class Caffe(NetDestination[LayerMaker]):
+    NAME, TITLE = "caffe", "Caffe"
+    MODEL_FILE, NET_FILE = "model.caffemodel", "model.prototxt"
+    CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, LayerMaker, PLAIN
+    NO_ARRAYS = "Caffe's layers take maps and features, not arrays of other axes"
+    windowed = staticmethod(windowed)
+
+    def program(self, text: str, image: str) -> Program:
+        return rows.program(text.encode())
+
+    def parts(self, text: str) -> list[tuple[str, object]]:
+        """The layers behind the input."""
+        return [(layer.word("name") or "", layer) for layer in parse(text).parts("layer")[1:]]
+
+    def in_bytes(self, net: LayerMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
+        if sum(array.nbytes for array in arrays.values()) > _MOST_BYTES:
+            raise UsageError("a .caffemodel has at most 2 GiB, and these weights have more", next="port it to torch or onnx")
+        return net_message(
+            "port", [layer.words for layer in net.layers], [[arrays[name] for name in layer.blobs] for layer in net.layers]
+        )
+
+    def arrays_in(self, data: bytes) -> Mapping[str, Array]:
+        return {f"{name}/{place}": array for name, blobs in read_blobs(data).items() for place, array in enumerate(blobs)}
+
+    def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
+        """The blobs that the source lacks, with the number that changes nothing: what divides a norm's statistics, a scale of 1."""
+        values, found = LayerMaker.named(graph)[0], {}
+        for path, op in ((node.path, node.op) for node in graph.nodes if isinstance(node.op, BatchNorm)):
+            scaled = op.scale or op.center
+            found[f"{values[norm_name(path) if scaled else path]}/scale_factor"] = 1
+            if op.center and not op.scale:
+                found[f"{values[path]}/scale"] = 1
+        return found
+
+
+DESTINATION: Caffe = Caffe()

@@ -1,22 +1,21 @@
-"""Makes the layers of one net, with what each of their blobs holds."""
+"""Makes the layers of one net. See porter.frameworks.numpy.nets.Maker."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
-from porter.base.dtypes import Array
 from porter.filegraph.names import Names
-from porter.graph import Shape, Tensors
-from porter.graph.ops import channels_in
-from porter.padding import Pads
+from porter.frameworks.numpy.nets import NONE as NONE, Held, Maker, Trained
+from porter.graph import INPUT, BatchNorm, Graph
+from porter.graph.plan import Plan
+from porter.padding import ANY, Pads, Size
 
 Parameter: TypeAlias = bool | int | float | str | Sequence[int] | Mapping[str, Sequence[int]]
-NONE: Pads = (0, 0, 0, 0)
 _PARAMETERS = {
     **dict.fromkeys(("Convolution", "Deconvolution"), "convolution_param"),
     **{"InnerProduct": "inner_product_param", "BatchNorm": "batch_norm_param"},
@@ -24,28 +23,12 @@ _PARAMETERS = {
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A blob that holds a tensor of the port; a kernel stands amid so many rows and columns of zeros."""
-
-    path: str
-    role: str
-    amid: Pads = NONE
-
-
-Blob: TypeAlias = Trained | Array
-
-
-@dataclass(frozen=True)
 class Layer:
-    """A layer: its words, as the text and the message have them, its parameters as text, and its blobs."""
+    """A layer: its words, as the text and the message have them, its parameters as text, and the names of its blobs."""
 
     words: Mapping[str, Sequence[str]]
     parameters: str
-    blobs: tuple[Blob, ...]
-
-    @property
-    def name(self) -> str:
-        return self.words["name"][0]
+    blobs: tuple[str, ...]
 
     @property
     def text(self) -> str:
@@ -53,28 +36,36 @@ class Layer:
         return f"layer {{ {words}{self.parameters and f' {self.parameters}'} }}"
 
 
-@dataclass
-class LayerMaker:
-    """Layers in the order in which they are made.
+class LayerMaker(Maker):
+    """A layer's value has its name, and its blobs are named by their places: `conv1/0`."""
 
-    Attributes:
-        shapes: of every path, for the sizes of input that the net takes.
-        tensors: the shapes of those of every path, by role.
-        taken: names of layers. A layer's value has its name.
-        values: the name of the value of each path.
-    """
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.layers: list[Layer] = []
 
-    shapes: Mapping[str, Shape]
-    tensors: Mapping[str, Tensors]
-    taken: Names
-    values: dict[str, str]
-    layers: list[Layer] = field(default_factory=list)
+    @classmethod
+    def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
+        """With the names of the layers that only normalise."""
+        values, taken = super().named(graph)
+        norms = [norm_name(node.path) for node in graph.nodes if isinstance(node.op, BatchNorm)]
+        return values | {name: taken.take(cls.plain(name)) for name in norms}, taken
 
-    def name(self, wanted: str) -> str:
-        """`wanted`, or the first variation of it that nothing has."""
-        return self.taken.take(plain(wanted))
+    @staticmethod
+    def plain(name: str) -> str:
+        """A name as it may stand between quotes."""
+        return re.sub(r'["\\\s]', "_", name)
 
-    def layer(self, kind: str, name: str, *inputs: str, blobs: Sequence[Blob] = (), **parameters: Parameter) -> str:
+    def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
+        """See Maker. It states no size where that is open, and facts stand in its first lines."""
+        facts = [f"# {name}: {' '.join(fact.split())}" for name, fact in (about or {}).items()]
+        name, image = self.plain((about or {}).get("porter.variant", "port")), self.values[INPUT]
+        taken = self.graph.axes or (self.graph.channels, *size)
+        dims = " ".join(f"dim: {n}" for n in (1, *taken))
+        shape = "" if None in taken else f" input_param {{ shape {{ {dims} }} }}"
+        first = f'layer {{ name: "{image}" type: "Input" top: "{image}"{shape} }}'
+        return "\n".join([*facts, f'name: "{name}"', first, *(layer.text for layer in self.layers)]) + "\n"
+
+    def layer(self, kind: str, name: str, *inputs: str, blobs: Sequence[Held] = (), **parameters: Parameter) -> str:
         """Adds a layer of values and returns its value's name, which is the layer's. A path in `inputs` or as `name` stands for
         the value of that path; a parameter with several numbers is stated for each."""
         sources = [self.values.get(source, source) for source in inputs]
@@ -87,20 +78,25 @@ class LayerMaker:
         return tops
 
     def _add(
-        self, kind: str, name: str, sources: Sequence[str], tops: list[str], blobs: Sequence[Blob], stated: Mapping[str, Parameter]
+        self, kind: str, name: str, sources: Sequence[str], tops: list[str], blobs: Sequence[Held], stated: Mapping[str, Parameter]
     ) -> str:
         words = {"name": [name], "type": [kind], "bottom": sources, "top": tops}
         said = " ".join(_said(key, value) for key, value in stated.items())
         parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
-        self.layers.append(Layer(words, parameters, tuple(blobs)))
+        held = {f"{name}/{place}": blob for place, blob in enumerate(blobs)}
+        self.layers.append(Layer(words, parameters, tuple(held)))
+        self.held |= held
         return name
 
     def trained(self, path: str, *roles: str) -> list[Trained]:
         """The tensors of a path of these roles, without those that it lacks."""
-        return [Trained(path, role) for role in roles if role in self.tensors.get(path, {})]
+        shapes = self.tensors.get(path, {})
+        return [Trained(path, role, shapes[role]) for role in roles if role in shapes]
 
-    def channels(self, path: str) -> int:
-        return channels_in(self.shapes[path])
+    def kernel(self, path: str, amid: Pads) -> Trained:
+        """The kernel of a path, amid so many rows and columns of zeros."""
+        filters, channels, rows, columns = self.tensors[path]["kernel"]
+        return Trained(path, "kernel", (filters, channels, rows + sum(amid[:2]), columns + sum(amid[2:])), amid)
 
     def filled(self, name: str, source: str, number: float) -> str:
         """A value of the shape of another, with `number` everywhere."""
@@ -121,9 +117,9 @@ class LayerMaker:
         return self.layer("Convolution", name, source, blobs=[kernel], num_output=channels, **sides, **steps)
 
 
-def plain(name: str) -> str:
-    """A name as it may stand between quotes."""
-    return re.sub(r'["\\\s]', "_", name)
+def norm_name(path: str) -> str:
+    """Of the layer that normalises, before the one that scales, which has the path: Caffe's BatchNorm has no scale."""
+    return f"{path}_statistics"
 
 
 def _said(key: str, value: Parameter) -> str:

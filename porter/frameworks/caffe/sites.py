@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from porter.base.errors import PaddingError
-from porter.frameworks.caffe.maker import NONE, LayerMaker, Parameter, Trained
+from porter.frameworks.caffe.maker import NONE, LayerMaker, Parameter
 from porter.graph import AvgPool, Conv, MaxPool, Node
 from porter.padding import Pads, Realisation, Window, less
 
@@ -43,7 +43,7 @@ def _conv(maker: LayerMaker, path: str, op: Conv, realisation: Realisation, sour
         stated["dilation"] = op.window.dilation
     if op.groups != 1:
         stated["group"] = op.groups
-    blobs = [Trained(path, "kernel", amid), *maker.trained(path, "bias")]
+    blobs = [maker.kernel(path, amid), *maker.trained(path, "bias")]
     maker.layer("Convolution", path, source, blobs=blobs, num_output=op.filters, bias_term=op.bias, **stated)
 
 

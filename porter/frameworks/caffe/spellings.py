@@ -15,8 +15,9 @@ import numpy as np
 
 from porter.base.errors import GraphError
 from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
-from porter.frameworks.caffe.maker import NONE, Blob, LayerMaker, Parameter
+from porter.frameworks.caffe.maker import NONE, LayerMaker, Parameter, norm_name
 from porter.frameworks.caffe.sites import sides
+from porter.frameworks.numpy.nets import Held
 from porter.frameworks.single_ones import Choice, Spread, choosing, spreading
 from porter.graph import Node, Op, ops
 from porter.graph.ops import is_map
@@ -114,15 +115,10 @@ def _softplus(maker: LayerMaker, node: Node, op: ops.Softplus) -> None:
     maker.layer("BNLL", node.path, *node.inputs)
 
 
-def norm_name(path: str) -> str:
-    """Of the layer that normalises, before the one that scales, which has the path: Caffe's BatchNorm has no scale."""
-    return f"{path}_statistics"
-
-
 def _batch_norm(maker: LayerMaker, node: Node, op: ops.BatchNorm) -> None:
     scaled = op.scale or op.center
     name = norm_name(node.path) if scaled else node.path
-    blobs: list[Blob] = [*maker.trained(node.path, "mean", "variance"), np.ones(1)]
+    blobs: list[Held] = [*maker.trained(node.path, "mean", "variance"), np.ones(1)]
     stated: dict[str, Parameter] = {"eps": op.epsilon, "moving_average_fraction": round(1 - op.momentum, 9)}
     normed = maker.layer("BatchNorm", name, *node.inputs, blobs=blobs, use_global_stats=True, **stated)
     if scaled:
@@ -130,7 +126,7 @@ def _batch_norm(maker: LayerMaker, node: Node, op: ops.BatchNorm) -> None:
 
 
 def _scale(maker: LayerMaker, node: Node, source: str) -> None:
-    blobs: list[Blob] = [*maker.trained(node.path, "gamma", "beta")]
+    blobs: list[Held] = [*maker.trained(node.path, "gamma", "beta")]
     if "gamma" not in maker.tensors[node.path]:
         blobs.insert(0, np.ones(maker.channels(node.path)))
     maker.layer("Scale", node.path, source, blobs=blobs, bias_term="beta" in maker.tensors[node.path])

@@ -1,26 +1,63 @@
-"""MXNet's ports: a symbol as JSON, and its arrays. See porter.frameworks.Destination."""
+"""MXNet's ports: a symbol as JSON, and its arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+import json
+from collections.abc import Iterable, Mapping
 
-from porter.frameworks.mxnet import engine
-from porter.frameworks.mxnet.layout import CAPABILITIES as CAPABILITIES, MODEL_FILE as MODEL_FILE
-from porter.frameworks.mxnet.port_files import read_port as read_port, write as write
-from porter.frameworks.mxnet.symbol import fillings as fillings, refusals as refusals
-from porter.graph.plan import Plan
+from porter.base.dtypes import Array
+from porter.filegraph.kernels.program import Program
+from porter.formats.mxnet import rows
+from porter.formats.mxnet.arrays import arrays_parts, read_arrays
+from porter.frameworks import Tensors
+from porter.frameworks.mxnet.maker import SymbolMaker
+from porter.frameworks.mxnet.sites import windowed
+from porter.frameworks.mxnet.spellings import PLAIN
+from porter.frameworks.numpy.nets import NetDestination
+from porter.graph import Graph, tensor_shapes
+from porter.padding import Capabilities
 
-if TYPE_CHECKING:
-    from porter.frameworks import PortEngine
+# src/operator/nn/pooling.cc and pool.h: pads are alike on both sides. `full` rounds up and keeps the last window wherever it is.
+# An average counts the pads, not what lies behind them, or with count_include_pad=False the real cells only.
+_CAPABILITIES = Capabilities(
+    symmetric=True,
+    explicit=False,
+    same=(),
+    same_of_any=False,
+    pool_pads="less",
+    roundings=("floor", "full"),
+    averages=("real_cells", "clipped_window"),
+    dynamic=(),
+    dilated_pools=(),
+    dilated_strides=True,
+    open_reshapes=False,
+)
 
-NAME = "mxnet"
-INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
-PACKAGE = "numpy"
-NAMES_LAYERS = False
-ENGINE: PortEngine = engine
+
+class MXNet(NetDestination[SymbolMaker]):
+    NAME, TITLE = "mxnet", "MXNet"
+    MODEL_FILE, NET_FILE = "model-0000.params", "model-symbol.json"
+    CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, SymbolMaker, PLAIN
+    windowed = staticmethod(windowed)
+
+    def program(self, text: str, image: str) -> Program:
+        return rows.program(f"{image}\n{text}".encode())
+
+    def parts(self, text: str) -> list[tuple[str, object]]:
+        symbol = json.loads(text)
+        return [*((node["name"], node) for node in symbol["nodes"]), ("heads", symbol["heads"])]
+
+    def in_bytes(self, net: SymbolMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
+        return arrays_parts({f"{'aux' if name in net.states else 'arg'}:{name}": array for name, array in arrays.items()})
+
+    def arrays_in(self, data: bytes) -> Mapping[str, Array]:
+        return read_arrays(data)
+
+    def fillings(self, graph: Graph, tensors: Tensors) -> dict[str, int]:
+        """The arguments of norms that the source lacks, with the number that changes nothing: a gamma of 1, a beta of 0."""
+        held = tensor_shapes(graph)
+        roles = ((node.path, role) for node in graph.nodes if node.op_name == "batch_norm" for role in ("gamma", "beta"))
+        return {f"{path}_{role}": int(role == "gamma") for path, role in roles if role not in held[path]}
 
 
-def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
-    """Empty: a symbol is not code, and `read_port` compares it with the plan."""
-    return {}
+DESTINATION: MXNet = MXNet()

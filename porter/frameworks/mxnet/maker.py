@@ -1,57 +1,51 @@
-"""Makes the nodes of one symbol, with what each of its variables holds."""
+"""Makes the nodes of one symbol. See porter.frameworks.numpy.nets.Maker."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from porter.base.dtypes import Array
-from porter.filegraph.names import Names
-from porter.graph import Shape, Tensors
-from porter.graph.ops import channels_in, is_map
-from porter.padding import Pads
+from porter.frameworks.numpy.nets import Held, Maker, Trained
+from porter.graph import INPUT
+from porter.graph.ops import is_map
+from porter.graph.plan import Plan
+from porter.padding import ANY, Pads, Size
 
 Attribute: TypeAlias = bool | int | float | str | Sequence[int]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A variable that holds a tensor of the port, in this shape."""
-
-    path: str
-    role: str
-    shape: tuple[int, ...]
+_VERSION = 10901
+"""MXNet 1.9.1, whose operators a symbol says: without a version it would be taken for one of 0.8."""
 
 
-Held: TypeAlias = Trained | Array
-
-
-@dataclass
-class SymbolMaker:
-    """Nodes in the order in which they are made, as the symbol's JSON has them.
+class SymbolMaker(Maker):
+    """Nodes as the symbol's JSON has them.
 
     Attributes:
-        shapes: of every path, for the sizes of input that the symbol takes.
-        tensors: the shapes of those of every path, by role.
-        taken: names of nodes and variables.
-        values: the name of the node that gives the value of each path.
-        held: by variable.
         states: the variables that are no arguments: MXNet updates them in training.
     """
 
-    shapes: Mapping[str, Shape]
-    tensors: Mapping[str, Tensors]
-    taken: Names
-    values: dict[str, str]
-    held: dict[str, Held] = field(default_factory=dict)
-    states: set[str] = field(default_factory=set)
-    nodes: list[dict[str, Any]] = field(default_factory=list)
-    _places: dict[str, int] = field(default_factory=dict)
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.states, self.nodes, self._places = set[str](), list[dict[str, Any]](), dict[str, int]()
+        taken = self.graph.axes or (self.graph.channels, *self.size)
+        self.node("null", self.values[INPUT], __shape__=(0, *(axis or 0 for axis in taken)))
 
-    def name(self, wanted: str) -> str:
-        """`wanted`, or the first variation of it that nothing has."""
-        return self.taken.take(wanted)
+    def left_out(self, path: str) -> None:
+        self.node("null", self.values[path])
+
+    def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
+        """See Maker. The symbol states the one size that it takes."""
+        variables = [place for place, node in enumerate(self.nodes) if node["op"] == "null"]
+        facts = {name: ["str", fact] for name, fact in (about or {}).items()}
+        known: dict[str, Any] = {"arg_nodes": variables, "node_row_ptr": [*range(len(self.nodes) + 1)]}
+        known |= {"heads": [[self.place(path), 0, 0] for path in self.graph.outputs]}
+        known |= {"attrs": {"mxnet_version": ["int", _VERSION], **facts}}
+        lines = ",\n".join(json.dumps(node) for node in self.nodes)
+        ends = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in known.items())
+        return f'{{"nodes": [\n{lines}\n],\n{ends}}}\n'
 
     def node(self, op: str, name: str, *inputs: str, **attributes: Attribute) -> str:
         """Adds a node and returns its name, which is its value's. A path in `inputs` stands for the value of that path."""
@@ -76,9 +70,6 @@ class SymbolMaker:
         """Variables of the tensors of a path of these roles, without those that it lacks, for the node `name`."""
         shapes = self.tensors.get(path, {})
         return [self.variable(f"{name}_{NAMES[role]}", Trained(path, role, shapes[role])) for role in roles if role in shapes]
-
-    def channels(self, path: str) -> int:
-        return channels_in(self.shapes[path])
 
     def along_channels(self, path: str) -> tuple[int, ...]:
         """The shape of one number for each channel of a path's value."""

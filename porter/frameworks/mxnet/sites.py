@@ -6,10 +6,9 @@ import numpy as np
 
 from porter.base.errors import PaddingError
 from porter.frameworks.mxnet.maker import Attribute, SymbolMaker
+from porter.frameworks.numpy.nets import NONE
 from porter.graph import AvgPool, Conv, MaxPool, Node
 from porter.padding import Pads, Realisation, Window, less
-
-NONE: Pads = (0, 0, 0, 0)
 
 
 def windowed(maker: SymbolMaker, node: Node, op: Conv | MaxPool | AvgPool, realisation: Realisation) -> None:

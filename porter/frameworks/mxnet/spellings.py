@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.base.errors import GraphError
-from porter.frameworks.mxnet.maker import NAMES, Attribute, Held, SymbolMaker, Trained
+from porter.frameworks.mxnet.maker import NAMES, Attribute, SymbolMaker
 from porter.frameworks.mxnet.sites import filters, sides
+from porter.frameworks.numpy.nets import NONE, Held, Trained
 from porter.frameworks.single_ones import Choice, Spread, choosing, spreading
 from porter.graph import Node, Op, ops
 from porter.graph.ops import is_map
@@ -190,11 +191,11 @@ def _transposed(maker: SymbolMaker, node: Node, op: ops.ConvTranspose) -> None:
     path, name, (top, bottom, left, right) = node.path, maker.values[node.path], op.cut
     alike = (top, left) == (bottom, right) and min(op.cut) >= 0
     late = op.bias and min(op.cut) < 0  # cells that only the bias reaches
-    stated = sides(op.window, op.cut if alike else (0, 0, 0, 0)) | filters(op.filters, op.groups, op.bias and not late)
+    stated = sides(op.window, op.cut if alike else NONE) | filters(op.filters, op.groups, op.bias and not late)
     held = maker.trained(path, name, "kernel", *([] if late else ["bias"]))
     whole = maker.node("Deconvolution", name if alike else maker.name(f"{name}_whole"), *node.inputs, *held, **stated)
     if not alike:
-        moved = maker.moved(maker.name(f"{name}_moved") if late else name, whole, less((0, 0, 0, 0), op.cut))
+        moved = maker.moved(maker.name(f"{name}_moved") if late else name, whole, less(NONE, op.cut))
         if late:
             bias = maker.variable(f"{name}_bias", Trained(path, "bias", maker.along_channels(path)))
             maker.node("broadcast_add", name, moved, bias)

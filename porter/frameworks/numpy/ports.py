@@ -1,7 +1,5 @@
 """Runs ports in porter's own engine, for destinations whose framework is not run: the net that a port's file states, by the rows of
 its format. The rows decode it as they decode others' files, so what runs is independent of how the net was written.
-
-A destination's `engine.py` takes all from here and from porter.frameworks.numpy.engine but `build`, which calls `port_model`.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ class PortModel:
 def port_model(
     plan: Plan, program: Program, tensors: Mapping[str, Array], values: Mapping[str, str], dtype: Dtype, device: str
 ) -> PortModel:
-    """The net of a plan, as `build` of a destination's engine gives it.
+    """The net of a plan, as porter.frameworks.numpy.nets builds it.
 
     Args:
         program: what the rows of its format make of the net's definition.

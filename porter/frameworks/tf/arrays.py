@@ -59,7 +59,7 @@ def _attention(maker: LayerMaker, op: ops.Attention, name: str, inputs: list[Sym
     query, key, value = heads
     products = _matmul(maker, ops.MatMul(transpose=True), maker.name(f"{name}_products"), [query, key], False)
     scaled = LAYERS[ops.Affine](maker, ops.Affine((op.scale,), (0.0,)), maker.name(f"{name}_scaled"), [products])
-    shares = maker.layer("Softmax", maker.name(f"{name}_shares"), scaled, axis=-1)
+    shares = LAYERS[ops.Softmax](maker, ops.Softmax(), maker.name(f"{name}_shares"), [scaled])
     mixed = maker.operation("matmul", maker.name(f"{name}_mixed"), shares, value)
     turned = maker.layer("Permute", maker.name(f"{name}_turned"), mixed, dims=turn)
     target = (*(-1 if size is None else size for size in turned.shape[1:-2]), turned.size(-2) * turned.size(-1))
@@ -84,7 +84,7 @@ def _product(maker: LayerMaker, sizes: Sequence[int], name: str, value: Symbol, 
         if size not in (1, own):
             value = maker.operation("repeat", maker.name(f"{name}_wide"), value, size, axis=axis)
     letters = "abcdefgh"[: len(sizes)]
-    held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1)
+    held = "".join(letter for letter, size in zip(letters, sizes, strict=True) if size != 1) or letters[-1]
     equation = f"z{letters},{held}->z{letters}"
     return maker.layer("EinsumDense", name, value, equation=equation, output_shape=tuple(value.shape[1:]), bias_axes=None)
 

@@ -70,7 +70,7 @@ def _variables(graph: Graph, node: Node, tensors: Mapping[str, Array], roles: Co
     if isinstance(node.op, ops.ChannelScale):
         return {**found, "kernel": found["kernel"].reshape(1, 1, -1, 1)}
     if "value" in roles:  # an EinsumDense, see porter.frameworks.tf.arrays
-        return {name: array.reshape([size for size in array.shape if size != 1]) for name, array in found.items()}
+        return {name: array.reshape([size for size in array.shape if size != 1] or [1]) for name, array in found.items()}
     return found
 
 

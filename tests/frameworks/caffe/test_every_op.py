@@ -13,8 +13,7 @@ import pytest
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError
 from porter.formats.reading import read_checkpoint
-from porter.frameworks.caffe import destination as framework
-from porter.frameworks.caffe.net import make_net
+from porter.frameworks.caffe.destination import DESTINATION as framework
 from porter.frameworks.caffe.spellings import PLAIN
 from porter.graph import (
     INPUT,
@@ -68,13 +67,13 @@ def opencv(folder: Path, batch: Array, names: list[str]) -> dict[str, Array]:
 
 @pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
 def test_every_op(tmp_path: Path, size: Size, of_maps: Any) -> None:
-    graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, make_net, PLAIN)
+    graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, PLAIN)
     assert {*PLAIN, *WINDOWED} - {type(node.op) for node in graph.nodes} == ({Flatten} if size == ANY else set())
     assert said == SAID
     plan, tensors = make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph)
     assert plan.only_size == (None if size == ANY else SIZE)
     framework.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": json.dumps(SIZE), "porter.zoo": "keras"})
-    net = make_net(plan)
+    net = framework.net(plan)
     exact = framework.ENGINE.build(plan, tensors, {}, "float64")
     for at in [SIZE] if plan.only_size else [SIZE, (10, 9)]:
         wanted = evaluate(graph, tensors, images(at))
@@ -86,7 +85,7 @@ def test_every_op(tmp_path: Path, size: Size, of_maps: Any) -> None:
 
 
 def test_the_files_are_read_back(tmp_path: Path) -> None:
-    graph, _ = sayable(every_op(), ANY, framework.CAPABILITIES, make_net, PLAIN)
+    graph, _ = sayable(every_op(), ANY, framework.CAPABILITIES, framework.net, PLAIN)
     plan, tensors = make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph)
     framework.write(tmp_path, plan, tensors, {}, "float32", {})
     found = framework.read_port(tmp_path, plan, {})
@@ -103,14 +102,14 @@ def test_the_files_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("op", "said"),
     [
-        (LayerNorm(1e-6), "Caffe has no layer for a layer norm"),
+        (LayerNorm(1e-6), "porter writes no layer of Caffe for a layer norm"),
         (Rearrange("c h w -> (h w) c"), "Caffe's layers take maps and features, not arrays of other axes"),
     ],
 )
 def test_what_caffe_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
     with pytest.raises(GraphError, match=f"first: {said}"):
-        make_net(plan)
+        framework.net(plan)
 
 
 READ_OTHERWISE = (

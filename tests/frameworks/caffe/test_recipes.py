@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from porter.frameworks.caffe import destination as caffe
-from porter.frameworks.caffe.net import make_net
+from porter.frameworks.caffe.destination import DESTINATION as caffe
 from porter.recipe import find_recipe
 from tests.frameworks.caffe.test_every_op import opencv
 from tests.frameworks.small_variants import CONVOLUTIONAL, by_torch, expect_spelled, plans, small
@@ -19,7 +18,7 @@ from tests.support import standin_graph, standin_tensors
 
 
 def test_every_recipe_has_a_net_but_the_transformers() -> None:
-    expect_spelled(lambda plan: make_net(plan).layers, caffe, "Caffe's layers take maps and features, not arrays of other axes")
+    expect_spelled(lambda plan: caffe.net(plan).layers, caffe, "Caffe's layers take maps and features, not arrays of other axes")
 
 
 @pytest.mark.full
@@ -29,7 +28,7 @@ def test_opencv_computes_a_ports_function(architecture: str, tmp_path: Path) -> 
         name, zoo = member.variant, member.zoo.name
         graph, tensors = standin_graph(name, zoo), standin_tensors(name, zoo)
         for plan, sizes in plans(graph, member.native_size(), caffe):
-            head = make_net(plan).values[graph.output]
+            head = caffe.net(plan).values[graph.output]
             for size in sizes:
                 caffe.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": json.dumps(size)})
                 images = smooth_images(graph.channels, size, 5, 2)

@@ -10,9 +10,8 @@ import pytest
 
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError
-from porter.frameworks.mxnet import destination as framework
+from porter.frameworks.mxnet.destination import DESTINATION as framework
 from porter.frameworks.mxnet.spellings import PLAIN
-from porter.frameworks.mxnet.symbol import make_symbol
 from porter.graph import INPUT, Flatten, Graph, LayerNorm, Node, Op, Rearrange
 from porter.graph.plan import make_plan
 from porter.padding import ANY, Size
@@ -36,7 +35,7 @@ SAID = {
 
 
 def graph_of(of_maps: Any, size: Size) -> tuple[Graph, set[str]]:
-    return sayable(every_op(of_maps), size, framework.CAPABILITIES, make_symbol, PLAIN)
+    return sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, PLAIN)
 
 
 def images(size: tuple[int, int]) -> Array:
@@ -83,11 +82,11 @@ def test_the_files_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("op", "said"),
     [
-        (LayerNorm(1e-6), "porter writes no operator of MXNet for a layer norm"),
+        (LayerNorm(1e-6), "porter writes no layer of MXNet for a layer norm"),
         (Rearrange("c h w -> (h w) c"), "porter writes maps and features for MXNet, not arrays of other axes"),
     ],
 )
 def test_what_mxnet_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
     plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
     with pytest.raises(GraphError, match=f"first: {said}"):
-        make_symbol(plan)
+        framework.net(plan)

@@ -12,7 +12,7 @@ import pytest
 import porter
 from porter.base.errors import CheckFailed, FileError, MappingError, UsageError
 from porter.frameworks import get_destination
-from porter.frameworks.mxnet import symbol
+from porter.frameworks.mxnet.maker import SymbolMaker
 from tests.formats.mxnet.test_read import LINES, SIZE, arrays
 from tests.mxnet_files import write_mxnet
 from tests.random_graphs import difference
@@ -35,7 +35,7 @@ def test_a_port_of_a_symbol(file: Path, tmp_path: Path) -> None:
     assert difference(porter.load(tmp_path / "port")(images), torch) < 1e-5
     for path, roles in made.port.tensors().items():
         assert all(np.array_equal(again.port.tensors()[path][role], array) for role, array in roles.items())
-    with pytest.raises(UsageError, match="porter writes MXNet's arrays in float32 and float64, not in float16"):
+    with pytest.raises(UsageError, match="porter writes MXNet's tensors in float32 and float64, not in float16"):
         porter.convert(file, destination="mxnet", input_size="21x28", out=tmp_path / "half", dtype="float16")
 
 
@@ -53,13 +53,13 @@ def test_a_port_of_a_symbol(file: Path, tmp_path: Path) -> None:
 def test_a_mistake_of_the_writer_is_seen(
     wrote: str, instead: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = symbol.PortSymbol.text
+    text = SymbolMaker.text
 
-    def mistaken(self: symbol.PortSymbol, *args: Any) -> str:
+    def mistaken(self: SymbolMaker, *args: Any) -> str:
         assert wrote in text(self, *args)
         return text(self, *args).replace(wrote, instead, 1)
 
-    monkeypatch.setattr(symbol.PortSymbol, "text", mistaken)
+    monkeypatch.setattr(SymbolMaker, "text", mistaken)
     with pytest.raises(CheckFailed):
         porter.convert(file, destination="mxnet", input_size="21x28", out=tmp_path / "port")
 
@@ -75,7 +75,7 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
         assert wrote in written
         (folder / "model-symbol.json").write_text(written.replace(wrote, instead, 1))
         sign(folder)
-        with pytest.raises(FileError, match=r"the symbol is not the one of port.json: '(conv|most)' is another"):
+        with pytest.raises(FileError, match=r"the net is not the one of port.json: '(conv|most)' is another"):
             porter.verify(folder, weights=file)
     (folder / "model-symbol.json").write_text(written)
     (folder / "model-0000.params").write_bytes(weights.replace(b"arg:fc_bias", b"arg:fc_bia_"))

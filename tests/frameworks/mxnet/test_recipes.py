@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from porter.base.dtypes import Dtype
-from porter.frameworks.mxnet import destination as mxnet
-from porter.frameworks.mxnet.symbol import make_symbol
+from porter.frameworks.mxnet.destination import DESTINATION as mxnet
 from porter.recipe import find_recipe
 from tests.frameworks.small_variants import CONVOLUTIONAL, by_torch, expect_spelled, plans, small
 from tests.mxnet_runs import needs_mxnet, run_symbol
@@ -19,9 +18,7 @@ from tests.support import standin_graph, standin_tensors
 
 
 def test_every_recipe_has_a_symbol_but_the_transformers() -> None:
-    expect_spelled(
-        lambda plan: make_symbol(plan).nodes, mxnet, "porter writes maps and features for MXNet, not arrays of other axes"
-    )
+    expect_spelled(lambda plan: mxnet.net(plan).nodes, mxnet, "porter writes maps and features for MXNet, not arrays of other axes")
 
 
 @needs_mxnet

@@ -30,9 +30,11 @@ from porter.graph import (
     MaxPool,
     Node,
     Op,
+    Rearrange,
     ReduceMap,
     Resize,
     ResizeLike,
+    Tokens,
 )
 from porter.graph.ops import row_of
 from porter.graph.plan import make_plan
@@ -117,6 +119,14 @@ def test_sums_of_stretched_values_that_keras_would_add_as_a_bias() -> None:
     for images in (1, 2):
         batch = np.random.default_rng(images).normal(size=(images, 2, 2, 2))
         check(Sample(graph, random_tensors(graph), batch, evaluate(graph, random_tensors(graph), batch)))
+
+
+def test_one_token_of_one_number() -> None:
+    """An EinsumDense cannot have an array without axes."""
+    cells = Node("cells", Rearrange("c h w -> (h w) c"), (INPUT,))
+    graph = Graph((cells, Node("tokens", Tokens(1), ("cells",))), 1, "tokens")
+    tensors, batch = random_tensors(graph), np.random.default_rng(0).normal(size=(2, 1, 3, 4))
+    check(Sample(graph, tensors, batch, evaluate(graph, tensors, batch)))
 
 
 def test_groups_of_a_transposed_convolution_that_read_each_other_are_refused() -> None:

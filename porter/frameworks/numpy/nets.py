@@ -1,0 +1,295 @@
+"""A kit for destinations whose framework porter does not run: a port is a net of layers and a file of their tensors, and porter's
+own engine runs it by the rows of its format, which decode it as they decode others' files.
+
+A destination is a `NetDestination` with a `Maker` of layers, a table of spellings, and what writes and reads its files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+
+import numpy as np
+
+from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.errors import FileError, GraphError, MappingError, PaddingError, PorterError, UsageError
+from porter.filegraph.kernels.program import Program
+from porter.filegraph.names import Names
+from porter.files import digest
+from porter.frameworks import Tensors
+from porter.frameworks.numpy import engine, ports
+from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, shapes, tensor_shapes
+from porter.graph.ops import Axes, channels_in, row_of
+from porter.graph.plan import Plan
+from porter.padding import ANY, Capabilities, Pads, Realisation, Size
+
+if TYPE_CHECKING:
+    from porter.frameworks import PortEngine
+
+NONE: Pads = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One of the port's tensors, in this shape; a kernel stands amid so many rows and columns of zeros."""
+
+    path: str
+    role: str
+    shape: tuple[int, ...]
+    amid: Pads = NONE
+
+
+Held: TypeAlias = Trained | Array
+"""What a tensor of a net holds: one of the port's, or constants."""
+
+
+class Maker:
+    """Makes the layers of one net in the order in which it runs them; a subclass knows what a layer is.
+
+    Attributes:
+        size: of the inputs that the net takes.
+        shapes: of every path, for these.
+        tensors: the shapes of those of every path, by role.
+        values: what the net calls the value of each path.
+        taken: all names of layers.
+        held: what the net's tensors hold, by their names in its file.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.graph, self.size = plan.graph, plan.only_size or ANY
+        self.shapes, self.tensors = shapes(self.graph, self.size), tensor_shapes(self.graph)
+        self.values, self.taken = self.named(self.graph)
+        self.held: dict[str, Held] = {}
+
+    @classmethod
+    def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
+        """What the net calls the value of each path, and the names that are taken."""
+        taken = Names()
+        return {path: taken.take(cls.plain("data" if path == INPUT else path)) for path in (INPUT, *graph.by_path)}, taken
+
+    @staticmethod
+    def plain(name: str) -> str:
+        """A name as the net's text may have it."""
+        return name
+
+    def name(self, wanted: str) -> str:
+        """`wanted`, or the first variation of it that nothing has."""
+        return self.taken.take(self.plain(wanted))
+
+    def channels(self, path: str) -> int:
+        return channels_in(self.shapes[path])
+
+    def left_out(self, path: str) -> None:
+        """What stands for a node that has no layers, while the refusals of others are looked for."""
+
+    def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
+        """The net for images of `size` (rows and columns), where that is open otherwise, with facts."""
+        raise NotImplementedError
+
+
+M = TypeVar("M", bound=Maker)
+
+
+class NetDestination(Generic[M]):
+    """See porter.frameworks.Destination and PortEngine, which it is both.
+
+    Attributes:
+        TITLE: the framework's name, for messages.
+        NET_FILE: has the net's text; its tensors are in MODEL_FILE.
+        SPELLINGS: how the framework says each op without a padding site that it has.
+        NO_ARRAYS: why arrays are refused, where its layers have none.
+    """
+
+    NAME: str
+    TITLE: str
+    MODEL_FILE: str
+    NET_FILE: str
+    CAPABILITIES: Capabilities
+    MAKER: type[M]
+    SPELLINGS: Mapping[type[Op], Callable[[M, Node, Any], object]]
+    INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NCHW"
+    PACKAGE = "numpy"
+    NAMES_LAYERS = False
+    NO_ARRAYS: str | None = None
+
+    build_file = staticmethod(engine.build_file)
+    run_reference = staticmethod(engine.run_reference)
+    disagreement = staticmethod(engine.disagreement)
+    run = staticmethod(ports.run)
+    twin = staticmethod(ports.twin)
+    classifier = staticmethod(ports.classifier)
+
+    def __init__(self) -> None:
+        self.ENGINE: PortEngine = self
+
+    def windowed(self, maker: M, node: Node, op: Conv | MaxPool | AvgPool, realisation: Realisation) -> None:
+        """Adds the layers of a windowed node.
+
+        Raises:
+            PaddingError: the framework has no layers for the realisation, because the plan was made for another one.
+        """
+        raise NotImplementedError
+
+    def program(self, text: str, image: str) -> Program:
+        """The net as the rows of its format make it of its text.
+
+        Args:
+            image: what the net calls its input.
+        """
+        raise NotImplementedError
+
+    def parts(self, text: str) -> list[tuple[str, object]]:
+        """What a plan decides of a net's text, in parts with names."""
+        raise NotImplementedError
+
+    def in_bytes(self, net: M, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
+        """The file of a net's tensors."""
+        raise NotImplementedError
+
+    def arrays_in(self, data: bytes) -> Mapping[str, Array]:
+        """The tensors in a file, by name."""
+        raise NotImplementedError
+
+    def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
+        return {}
+
+    def code_files(self, plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+        """Empty: a net is not code, and `read_port` compares it with the plan."""
+        return {}
+
+    def refusals(self, plan: Plan) -> Sequence[PorterError]:
+        return self._made(plan)[1]
+
+    def net(self, plan: Plan) -> M:
+        """The net of a plan.
+
+        Raises:
+            GraphError, PaddingError: the framework has no layers for an op; `where` is its path.
+        """
+        net, refused = self._made(plan)
+        if refused:
+            raise refused[0]
+        return net
+
+    def _made(self, plan: Plan) -> tuple[M, list[PorterError]]:
+        """The net without what the framework has no layers for, and the errors of these ops."""
+        maker, refused = self.MAKER(plan), list[PorterError]()
+        for node in plan.graph.nodes:
+            try:
+                self._add(maker, node, plan)
+            except (GraphError, PaddingError) as error:
+                refused.append(error)
+                maker.left_out(node.path)
+        return maker, refused
+
+    def _add(self, maker: M, node: Node, plan: Plan) -> None:
+        op, spelling = node.op, row_of(self.SPELLINGS, type(node.op))
+        if any(isinstance(maker.shapes[path], Axes) for path in (node.path, *node.inputs)):
+            words = self.NO_ARRAYS or f"porter writes maps and features for {self.TITLE}, not arrays of other axes"
+            raise GraphError(words, where=node.path)
+        if isinstance(op, Conv | MaxPool | AvgPool):
+            self.windowed(maker, node, op, plan.realisations[node.path])
+        elif spelling is not None:
+            spelling(maker, node, op)
+        else:
+            raise GraphError(f"porter writes no layer of {self.TITLE} for {op.words}", where=node.path)
+
+    def build(self, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> ports.PortModel:
+        """The net of the plan, as its text says it.
+
+        Raises:
+            UsageError: the device is another one than the CPU, or the number type is not float32 or float64.
+            GraphError: the framework has no layers for an op. MappingError: the tensors do not fit the graph.
+        """
+        net = self.net(plan)
+        program, arrays = self.program(net.text(), net.values[INPUT]), _arrays(net, tensors, storage_type(dtype))
+        return ports.port_model(plan, program, arrays, net.values, dtype, device)
+
+    def write(
+        self, folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Writes both files into `folder`. Returns the sha256 of each by its name.
+
+        Raises:
+            UsageError: porter's engine does not run this number type, or the tensors are too large for the file.
+            GraphError: the framework has no layers for an op. MappingError: the tensors do not fit the graph.
+        """
+        if dtype not in ("float32", "float64"):
+            message = f"porter writes {self.TITLE}'s tensors in float32 and float64, not in {dtype}"
+            raise UsageError(message, where="--dtype", next="leave it out")
+        net = self.net(plan)
+        data = self.in_bytes(net, _arrays(net, tensors, storage_type(dtype)))
+        rows, columns = plan.only_size or json.loads(about.get("porter.native_size", "[null, null]"))
+        (folder / self.NET_FILE).write_text(net.text((rows, columns), about), encoding="utf-8")
+        with (folder / self.MODEL_FILE).open("wb") as file:
+            file.writelines(data)
+        return {name: digest(folder / name) for name in (self.MODEL_FILE, self.NET_FILE)}
+
+    def read_port(self, folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+        """The canonical tensors of a port that `write` wrote.
+
+        Raises:
+            FileError: a file is missing or damaged, or the net is another than the plan's.
+            MappingError: a tensor is missing or another.
+        """
+        net = self.net(plan)
+        try:
+            found, own = self.parts((folder / self.NET_FILE).read_text(encoding="utf-8")), self.parts(net.text())
+            stored = self.arrays_in((folder / self.MODEL_FILE).read_bytes())
+        except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+            message = f"the port's model cannot be read: {str(error)[:300]}"
+            raise FileError(message, where=str(folder), next="convert again") from None
+        if found != own:
+            other = next((name for (name, part), (_, wanted) in zip(own, found, strict=False) if part != wanted), None)
+            wrong = f"'{other}' is another" if other else "it has more layers, or fewer"
+            raise FileError(
+                f"the net is not the one of port.json: {wrong}", where=str(folder / self.NET_FILE), next="convert again"
+            )
+        return _read_back(net, stored)
+
+
+def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
+    """Those of the net, in the number type `kind`.
+
+    Raises:
+        MappingError: the tensors lack one of the graph's.
+    """
+    try:
+        return {name: _filled(held, tensors).astype(kind, copy=False) for name, held in net.held.items()}
+    except KeyError as error:
+        raise MappingError("the tensors lack one of the graph's", where=str(error)) from None
+
+
+def _filled(held: Held, tensors: Tensors) -> Array:
+    if not isinstance(held, Trained):
+        return held
+    tensor, (top, bottom, left, right) = tensors[held.path][held.role], held.amid
+    return np.pad(tensor, [(0, 0), (0, 0), (top, bottom), (left, right)]) if any(held.amid) else tensor.reshape(held.shape)
+
+
+def _read_back(net: Maker, stored: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
+    """The canonical tensors in those of a net's file.
+
+    Raises:
+        MappingError: one is missing, or has another shape, or a constant is another, or a kernel does not stand amid zeros.
+    """
+    found = dict[str, dict[str, Array]]()
+    for name, held in net.held.items():
+        array = stored.get(name)
+        if array is None or array.shape != held.shape:
+            got = f"got {array.shape}" if array is not None else "there is none"
+            raise MappingError(f"expected a tensor of shape {held.shape}, {got}", where=name)
+        if not isinstance(held, Trained):
+            if not np.array_equal(array, held.astype(array.dtype)):
+                raise MappingError("expected the constants that porter writes, got other numbers", where=name)
+            continue
+        cut, (top, bottom, left, right) = array, held.amid
+        if any(held.amid):
+            cut = array[:, :, top : array.shape[2] - bottom, left : array.shape[3] - right]
+            if np.count_nonzero(cut) != np.count_nonzero(array):
+                raise MappingError(f"expected a kernel amid zeros {held.amid}, got other numbers around it", where=name)
+        found.setdefault(held.path, {})[held.role] = cut.reshape(net.tensors[held.path][held.role])
+    return {path: {role: found[path][role] for role in roles} for path, roles in net.tensors.items()}

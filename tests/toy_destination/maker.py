@@ -1,0 +1,40 @@
+"""Makes the layers of one toy model. See porter.frameworks.numpy.nets.Maker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from porter.frameworks.numpy.nets import Held, Maker, Trained
+from porter.graph import INPUT
+from porter.graph.plan import Plan
+from porter.padding import ANY, Size
+
+
+class ToyMaker(Maker):
+    """A layer's value has its name. Its tensors are named by their places: `stem/0`."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        self.values[INPUT] = "image"
+        self.layers: list[dict[str, Any]] = []
+
+    def layer(self, kind: str, name: str, *inputs: str, held: tuple[Held, ...] = (), **stated: Any) -> str:
+        """Adds a layer and returns its value's name. A path in `inputs` or as `name` stands for the value of that path."""
+        name, sources = self.values.get(name, name), [self.values.get(source, source) for source in inputs]
+        weights = {f"{name}/{place}": tensor for place, tensor in enumerate(held)}
+        self.held |= weights
+        self.layers.append({"name": name, "kind": kind, "from": sources, "weights": [*weights], **stated})
+        return name
+
+    def trained(self, path: str, *roles: str) -> tuple[Held, ...]:
+        """The tensors of a path of these roles, without those that it lacks."""
+        shapes = self.tensors[path]
+        return tuple(Trained(path, role, shapes[role]) for role in roles if role in shapes)
+
+    def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
+        image = {"channels": self.graph.channels, "size": [*(size if None in self.size else self.size)]}
+        outputs = [self.values[path] for path in self.graph.outputs]
+        stated = {"toy": 1, "layout": "NCHW", "image": image, "layers": self.layers, "outputs": outputs, "about": dict(about or {})}
+        return json.dumps(stated)
