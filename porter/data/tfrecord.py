@@ -1,6 +1,6 @@
 """TFRecord files of tf.train.Example, read in place and without TensorFlow.
 
-A record is its length in eight bytes, the checksum of these, the payload and its checksum (porter.data.crc32c). The payload is a
+A record is its length in eight bytes, the checksum of these, the payload and its checksum (porter.files.crc32c). The payload is a
 protobuf message, of which only the features that are asked for are read; a photo in it stays where it is until it is decoded.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from porter.base.errors import FileError
-from porter.data.crc32c import masked
+from porter.files.crc32c import masked_crc32c
 
 _HEADER, _CHECKSUM = struct.Struct("<QI"), struct.Struct("<I")
 _MAX_RECORDS = 2_000_000
@@ -53,7 +53,7 @@ def is_tfrecord(path: Path) -> bool:
     """By content: the checksum of the first record's length."""
     with path.open("rb") as file:
         head = file.read(_HEADER.size)
-    return len(head) == _HEADER.size and masked(head[:8]) == _HEADER.unpack(head)[1]
+    return len(head) == _HEADER.size and masked_crc32c(head[:8]) == _HEADER.unpack(head)[1]
 
 
 def records(file: io.BufferedReader, path: Path) -> Iterator[Record]:
@@ -73,7 +73,7 @@ def records(file: io.BufferedReader, path: Path) -> Iterator[Record]:
         if len(head) < _HEADER.size:
             raise FileError(f"the file is cut off after {size:,} bytes", where=where, next=again)
         length, checksum = _HEADER.unpack(head)
-        if masked(head[:8]) != checksum:
+        if masked_crc32c(head[:8]) != checksum:
             raise FileError(f"byte {start:,} is not the beginning of a record: its checksum is another", where=where, next=again)
         left = size - start - _HEADER.size - _CHECKSUM.size
         if length > left:
@@ -90,7 +90,7 @@ def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
     Raises:
         FileError: they differ.
     """
-    if len(stored) < _CHECKSUM.size or masked(payload) != _CHECKSUM.unpack(stored)[0]:
+    if len(stored) < _CHECKSUM.size or masked_crc32c(payload) != _CHECKSUM.unpack(stored)[0]:
         raise FileError("the checksum of its record is another: the file is damaged", where=str(path))
 
 

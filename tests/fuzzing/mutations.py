@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from porter.data.crc32c import masked
+from porter.files.crc32c import masked_crc32c
 
 Damage = Callable[[bytes, Random], bytes]
 _WHOLE = (0, 1, 2, 7, 127, 128, 255, 256, 32767, 65535, 1 << 20, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 62)
@@ -264,7 +264,7 @@ def _table(data: bytes, random: Random) -> bytes:
     block = data[offset : offset + size]
     changed = random.choice((_flipped, _numbers, _run, _spliced))(block, random)[:size].ljust(size, b"\0")
     kind = data[offset + size : offset + size + 1]
-    return data[:offset] + changed + kind + struct.pack("<I", masked(changed + kind)) + data[offset + size + 5 :]
+    return data[:offset] + changed + kind + struct.pack("<I", masked_crc32c(changed + kind)) + data[offset + size + 5 :]
 
 
 def _record(data: bytes, random: Random) -> bytes:
@@ -272,7 +272,7 @@ def _record(data: bytes, random: Random) -> bytes:
     (size,) = struct.unpack("<Q", data[:8])
     record = _protobuf(data[12 : 12 + size], random)
     length = struct.pack("<Q", len(record))
-    return length + struct.pack("<I", masked(length)) + record + struct.pack("<I", masked(record)) + data[16 + size :]
+    return length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record)) + data[16 + size :]
 
 
 def _tar(data: bytes, random: Random) -> bytes:
@@ -355,7 +355,7 @@ _KINDS: Sequence[tuple[Callable[[bytes], bool], Damage]] = (
     (_starts(b"\x93NUMPY"), _npy),
     (lambda data: data[8:9] == b"{" and data[4:8] == b"\0" * 4, _safetensors),
     (lambda data: data.endswith(_TABLE_MAGIC), _table),
-    (lambda data: data[8:12] == struct.pack("<I", masked(data[:8])), _record),
+    (lambda data: data[8:12] == struct.pack("<I", masked_crc32c(data[:8])), _record),
     (lambda data: data[257:262] == b"ustar", _tar),
     (_starts(b"{", b"["), _json),
     (_is_text, _text),

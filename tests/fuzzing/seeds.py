@@ -391,7 +391,7 @@ def _tfrecord(folder: Path) -> Path:
     """A record as build_imagenet_data.py writes them, in protobuf's bytes."""
     import struct
 
-    from porter.data.crc32c import masked
+    from porter.files.crc32c import masked_crc32c
     from tests.caffe_files import _field
 
     def feature(key: str, content: bytes) -> bytes:
@@ -400,7 +400,7 @@ def _tfrecord(folder: Path) -> Path:
     photo, label = _field(1, _field(1, _jpeg())), _field(3, _field(1, b"\x05"))
     record = _field(1, feature("image/encoded", photo) + feature("image/class/label", label))
     length = struct.pack("<Q", len(record))
-    framed = length + struct.pack("<I", masked(length)) + record + struct.pack("<I", masked(record))
+    framed = length + struct.pack("<I", masked_crc32c(length)) + record + struct.pack("<I", masked_crc32c(record))
     (folder / "validation-00000-of-00001").write_bytes(framed)
     return folder / "validation-00000-of-00001"
 

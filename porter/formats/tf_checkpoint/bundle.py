@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from porter.base.dtypes import Array
+from porter.files.crc32c import masked_crc32c
 from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import expect_varint
-from porter.formats.tf_checkpoint.crc32c import masked_crc32c
 from porter.formats.tf_checkpoint.messages import Entry, Extents, entry_of, sorted_fields
 from porter.formats.tf_checkpoint.table import read_table
 from porter.formats.tf_checkpoint.tensors import DTYPES, Slice, Tensor, numbers_in, places_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from porter.files.crc32c import masked_crc32c
 from porter.formats.limits import MOST_NODES
 from porter.formats.protobuf import expect_varint
-from porter.formats.tf_checkpoint.crc32c import masked_crc32c
 from porter.formats.tf_checkpoint.files import TABLE_MAGIC
 from porter.formats.tf_checkpoint.snappy import unpacked
 

@@ -12,11 +12,11 @@ import pytest
 
 from porter.base.errors import FileError
 from porter.data.classes import Classes
-from porter.data.crc32c import masked
 from porter.data.labels import Labels
 from porter.data.layouts import open_photos
 from porter.data.photos import Bytes, Failure
 from porter.data.reading import read_bytes
+from porter.files.crc32c import masked_crc32c
 from porter.frameworks.tf.runtime import import_tensorflow
 from tests.data.layouts.making import WNIDS, opened
 
@@ -26,7 +26,7 @@ Features = Mapping[str, bytes | int]
 
 def framed(payload: bytes) -> bytes:
     length = struct.pack("<Q", len(payload))
-    return length + struct.pack("<I", masked(length)) + payload + struct.pack("<I", masked(payload))
+    return length + struct.pack("<I", masked_crc32c(length)) + payload + struct.pack("<I", masked_crc32c(payload))
 
 
 def example(features: Features) -> bytes:
@@ -177,7 +177,7 @@ GOOD = framed(b"")
     ("content", "said"),
     [
         (
-            GOOD + struct.pack("<Q", 1 << 62) + struct.pack("<I", masked(struct.pack("<Q", 1 << 62))),
+            GOOD + struct.pack("<Q", 1 << 62) + struct.pack("<I", masked_crc32c(struct.pack("<Q", 1 << 62))),
             "4,611,686,018,427,387,904 bytes, and 0",
         ),
         (GOOD + b"\0" * 12, "byte 16 is not the beginning of a record"),

@@ -6,8 +6,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
 
+from porter.files.crc32c import masked_crc32c
 from porter.formats.protobuf import expect_varint
-from porter.formats.tf_checkpoint.crc32c import masked_crc32c
 from porter.formats.tf_checkpoint.files import TABLE_MAGIC
 from porter.formats.tf_checkpoint.table import entries_of
 

@@ -13,7 +13,6 @@ import pytest
 
 from porter.base.errors import FileError
 from porter.formats.recognition import recognise
-from porter.formats.tf_checkpoint.crc32c import crc32c
 from porter.formats.tf_checkpoint.read import open_bundle, read_tf_checkpoint
 from porter.formats.tf_checkpoint.table import read_table
 from tests.formats.tf_checkpoint.tables import block, sealed, snappy, table, varint
@@ -92,24 +91,6 @@ def test_an_index_that_is_compressed(saved: dict[str, Path], tmp_path: Path) -> 
     index.write_bytes(packed)
     assert recognise(index).name == "tf-checkpoint-v2"
     expect_tensorflows(index)
-
-
-def test_checksums() -> None:
-    """By the table of one byte, at the lengths where long messages are folded."""
-    assert crc32c(b"123456789") == 0xE3069283 and crc32c(b"") == 0 and crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
-
-    def slowly(data: bytes) -> int:
-        state = 0xFFFFFFFF
-        for byte in data:
-            state ^= byte
-            for _ in range(8):
-                state = state >> 1 ^ 0x82F63B78 * (state & 1)
-        return state ^ 0xFFFFFFFF
-
-    data = random.Random(0).randbytes(150_001)
-    for length in (1, 255, 257, 8 * (5321 + 1747), 8 * (5321 + 1747) + 9, len(data)):
-        assert crc32c(data[:length]) == slowly(data[:length]), length
-    assert crc32c(bytes(2_000_000) + data) != crc32c(bytes(2_000_001) + data)
 
 
 def test_no_framework_is_imported(saved: dict[str, Path]) -> None:

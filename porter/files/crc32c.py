@@ -1,4 +1,4 @@
-"""CRC32C (Castagnoli), which TensorFlow stores of every block and every tensor; Python's `zlib` has another polynomial.
+"""CRC32C (Castagnoli), which TensorFlow stores of every record, block and tensor; Python's `zlib` has another polynomial.
 
 A long message is folded first, so that 100 MB take some 40 ms. The polynomial divides x^5321 + x^3574 + x^2491 + 1, and so the
 same in x^64: a word of eight bytes may be added, by exclusive or, to the words 1747, 2830 and 5321 behind it, and forgotten.
@@ -7,9 +7,11 @@ same in x^64: a word of eight bytes may be added, by exclusive or, to the words 
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # files that are only looked at need no numpy
+    import numpy as np
+    from numpy.typing import NDArray
 
 _POLYNOMIAL = 0x82F63B78
 """Its highest power is the lowest bit."""
@@ -30,21 +32,33 @@ def masked_crc32c(data: bytes | memoryview) -> int:
 
 def crc32c(data: bytes | memoryview) -> int:
     """The checksum of `data`."""
+    if len(data) < _ROW:
+        return _by_byte(_ONES, bytes(data)) ^ _ONES
+    import numpy as np
+
     message, state = np.frombuffer(data, np.uint8), _ONES
     if len(message) > _WORD * (_WINDOW + _STEP):
         message, state = _folded(message), 0
-    table, (first, second, third, fourth, last) = _tables()
+    table, (first, second, third, fourth) = _of_rows()
     odd = len(message) % _ROW
-    for byte in message[:odd].tolist():
-        state = last[(state ^ byte) & 255] ^ state >> 8
+    state = _by_byte(state, message[:odd].tobytes())
     rows = message[odd:].reshape(-1, _ROW)
     for row in np.bitwise_xor.reduce(table[np.arange(_ROW), rows], axis=1).tolist():
         state = first[state & 255] ^ second[state >> 8 & 255] ^ third[state >> 16 & 255] ^ fourth[state >> 24] ^ row
     return state ^ _ONES
 
 
+def _by_byte(state: int, data: bytes) -> int:
+    table = _of_bytes()
+    for byte in data:
+        state = table[(state ^ byte) & 255] ^ state >> 8
+    return state
+
+
 def _folded(message: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A message of at most `_WINDOW` and `_STEP` words that leaves from 0 what `message` leaves from ones."""
+    import numpy as np
+
     carried = np.zeros(_WINDOW, np.uint64)
     carried[:1] = _ONES
     while (steps := min(_MOST_STEPS, (len(message) // _WORD - _WINDOW) // _STEP)) > 0:
@@ -61,13 +75,22 @@ def _folded(message: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 @cache
-def _tables() -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
-    """What each byte leaves at each place of a row: as an array, and as lists for the first four places and the last."""
-    values = np.arange(256, dtype=np.uint32)
+def _of_bytes() -> tuple[int, ...]:
+    """What a byte leaves, by its value."""
+    values = list(range(256))
     for _ in range(8):
-        values = np.where(values & 1, values >> 1 ^ np.uint32(_POLYNOMIAL), values >> 1)
+        values = [value >> 1 ^ _POLYNOMIAL * (value & 1) for value in values]
+    return tuple(values)
+
+
+@cache
+def _of_rows() -> tuple[NDArray[np.uint32], tuple[list[int], ...]]:
+    """What each byte leaves at each place of a row: as an array, and as lists for the first four places."""
+    import numpy as np
+
+    values = np.array(_of_bytes(), np.uint32)
     rows = [values]
     for _ in range(_ROW - 1):
         rows.append(values[rows[-1] & 255] ^ rows[-1] >> 8)
     table = np.stack(rows[::-1])
-    return table, tuple(table[place].tolist() for place in (0, 1, 2, 3, -1))
+    return table, tuple(table[place].tolist() for place in range(4))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from porter.data.crc32c import crc32c, masked
+from porter.files.crc32c import crc32c, masked_crc32c
 
 
 def one_by_one(data: bytes) -> int:
@@ -26,14 +26,16 @@ def test_published_values(data: bytes, checksum: int) -> None:
 
 
 def test_every_length_is_summed_as_byte_by_byte() -> None:
-    data = random.Random(0).randbytes(5000)
-    for length in [*range(200), 1023, 1024, 1025, 4999]:
+    data = random.Random(0).randbytes(150_001)
+    folded = 8 * (5321 + 1747)  # so long messages are folded
+    for length in [*range(200), 255, 256, 257, 1023, 1024, 1025, folded, folded + 1, folded + 9, len(data)]:
         assert crc32c(data[:length]) == one_by_one(data[:length]), length
+    assert crc32c(bytes(2_000_000) + data) != crc32c(bytes(2_000_001) + data)
 
 
 def test_the_mask_is_tensorflows() -> None:
     """The first bytes of any TFRecord file whose first record has 1 byte."""
     assert (
-        masked((1).to_bytes(8, "little"))
+        masked_crc32c((1).to_bytes(8, "little"))
         == (((found := crc32c((1).to_bytes(8, "little"))) >> 15 | found << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
     )
