@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, head_of, tensor_shapes
 from porter.graph.walks import upstream
@@ -21,6 +21,7 @@ from porter.recipe.load import recipes_folder
 from porter.recipe.zoos import ZOOS
 
 FILE = "fingerprints.json"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -101,26 +102,37 @@ Fingerprints = Mapping[str, Mapping[str, Mapping[str, Fingerprint]]]
 
 def shipped_fingerprints() -> Fingerprints:
     """Those of porter's own recipes; none if fingerprints.json is not there, or was made from other texts."""
-    file = recipes_folder() / FILE
+    return beside_recipes(recipes_folder() / FILE, _parsed) or {}
+
+
+def beside_recipes(file: Path, parsed: Callable[[Any], T]) -> T | None:
+    """What a file beside recipes holds that is computed from them; None if it is not there, or was made from other texts.
+
+    Args:
+        parsed: gives it, from the file's content.
+    """
     if not file.is_file():
-        return {}
+        return None
     status = file.stat()
-    return _read(file, status.st_mtime_ns, status.st_size, digest(recipes_folder()))
+    found: T | None = _read(file, status.st_mtime_ns, status.st_size, digest(file.parent), parsed)
+    return found
 
 
-@lru_cache(maxsize=1)
-def _read(file: Path, changed: int, size: int, texts: str) -> Fingerprints:
+@lru_cache(maxsize=2)
+def _read(file: Path, changed: int, size: int, texts: str, parsed: Callable[[Any], Any]) -> Any:
     content = json.loads(file.read_text(encoding="utf-8"))
-    if content["sha256"] != texts:
-        return {}
-    listed = [_parsed(values) for values in content["fingerprints"]]
+    return parsed(content) if content["sha256"] == texts else None
+
+
+def _parsed(content: Mapping[str, Any]) -> Fingerprints:
+    listed = [_fingerprint(values) for values in content["fingerprints"]]
     return {
         name: {variant: {zoo: listed[place] for zoo, place in zoos.items()} for variant, zoos in variants.items()}
         for name, variants in content["recipes"].items()
     }
 
 
-def _parsed(values: Mapping[str, Any]) -> Fingerprint:
+def _fingerprint(values: Mapping[str, Any]) -> Fingerprint:
     kinds = {kind: tuple(reached) for kind, reached in values["convolutions"].items()}
     return Fingerprint(**{**values, "convolutions": kinds})
 

@@ -7,13 +7,11 @@ test holds it to them. If it was made from other texts than those beside it, it 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from typing import Any
 
-from porter.recipe.fingerprints import digest
+from porter.recipe.fingerprints import beside_recipes
 from porter.recipe.load import recipes_folder
 from porter.recipe.model import Member
 
@@ -40,19 +38,13 @@ Twins = Mapping[str, Mapping[str, Mapping[str, tuple[Twin, ...]]]]
 def shipped_twins(member: Member) -> tuple[Twin, ...] | None:
     """Those of a member of porter's own recipes; None if they are not known: of another recipe, or with other options."""
     folder = recipes_folder()
-    file = folder / FILE
-    if member.zoo.chosen or not file.is_file() or not member.recipe.path.parent.samefile(folder):
+    if member.zoo.chosen or member.recipe.path.parent.resolve() != folder.resolve():
         return None
-    status = file.stat()
-    found = _read(file, status.st_mtime_ns, status.st_size, digest(folder))
+    found = beside_recipes(folder / FILE, _parsed)
     return None if found is None else found.get(member.recipe.path.name, {}).get(member.variant, {}).get(member.zoo.name, ())
 
 
-@lru_cache(maxsize=1)
-def _read(file: Path, changed: int, size: int, texts: str) -> Twins | None:
-    content = json.loads(file.read_text(encoding="utf-8"))
-    if content["sha256"] != texts:
-        return None
+def _parsed(content: Mapping[str, Any]) -> Twins:
     return {
         name: {
             variant: {
