@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -14,6 +14,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files.zips import DAMAGED
+from porter.formats.protobuf import fields_of
 from porter.padding import Size
 
 HEAD_BYTES = 4096
@@ -151,30 +152,3 @@ def look_at(path: Path) -> Content:
             return Content(path, head, stream.read(TAIL_BYTES))
     except OSError as error:
         raise FileError(f"the file cannot be read: {error.strerror}", where=str(path)) from None
-
-
-def fields_of(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
-    """The first fields of a protobuf message, as (number, value); a value longer than `data` is cut."""
-    offset = 0
-    for _ in range(count):
-        key, offset = varint(data, offset)
-        if key >> 3 == 0 or key & 7 not in (0, 2) or offset >= len(data):
-            return
-        value, offset = varint(data, offset)
-        if key & 7 == 0:
-            yield key >> 3, value
-        else:
-            yield key >> 3, data[offset : offset + value]
-            offset += value
-
-
-def varint(data: bytes, offset: int) -> tuple[int, int]:
-    """A varint and the offset after it; 0 if the data ends inside it."""
-    if offset < len(data) and data[offset] < 128:  # nearly every one
-        return data[offset], offset + 1
-    value = 0
-    for place, byte in enumerate(data[offset : offset + 10]):
-        value |= (byte & 127) << (7 * place)
-        if byte < 128:
-            return value, offset + place + 1
-    return 0, len(data)

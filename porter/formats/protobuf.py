@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from porter.base.errors import FileError
-from porter.formats.format import varint
 
 MOST_BYTES = (1 << 31) - 1
 """protobuf's own limit of a message."""
 MOST_PARTS = 1 << 20
 """Messages and texts in a message. Two bytes state one, and protobuf takes some 150 for it; a model of 20,000 nodes has 400,000."""
 _LARGE = 1 << 12
+_LONGEST = 10
+"""Bytes of a varint."""
 _FIXED = {1: 8, 5: 4}
 """Bytes of a number whose length does not vary, by the kind of its field."""
 
@@ -72,14 +73,15 @@ def has_more_parts(data: bytes, descriptor: Any, most: int) -> bool:
 
 def _fields(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int]]:
     """The numbers of a message's fields of a length of their own, and where their content begins and ends."""
+    none = 0, len(data)
     while offset < end:
-        key, offset = varint(data, offset)
+        key, offset = _varint(data, offset) or none
         if key & 7 == 2:
-            length, offset = varint(data, offset)
+            length, offset = _varint(data, offset) or none
             yield key >> 3, offset, min(offset + length, end)
             offset += length
         elif key & 7 == 0:
-            _, offset = varint(data, offset)
+            _, offset = _varint(data, offset) or none
         else:
             offset += _FIXED.get(key & 7, 0)
 
@@ -111,20 +113,42 @@ def fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
         yield number, content if kind == 2 else int.from_bytes(content, "little")
 
 
+def fields_of(data: bytes, count: int) -> Iterator[tuple[int, int | bytes]]:
+    """The first fields of a message, as (number, value); a value longer than `data` is cut."""
+    offset = 0
+    for _ in range(count):
+        key, offset = _varint(data, offset) or (0, 0)
+        if key >> 3 == 0 or key & 7 not in (0, 2) or offset >= len(data):
+            return
+        value, offset = _varint(data, offset) or (0, len(data))
+        if key & 7 == 0:
+            yield key >> 3, value
+        else:
+            yield key >> 3, data[offset : offset + value]
+            offset += value
+
+
 def expect_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
     """A varint and the place after it.
 
     Raises:
         ValueError: the data ends inside it, or it has more than 64 bits.
     """
-    value = 0
-    for width in range(0, 70, 7):
-        if place >= len(data):
-            raise ValueError("it ends inside a number")
-        byte, place = data[place], place + 1
-        value |= (byte & 127) << width
-        if byte < 128:
-            break
-    if byte > 127 or value >= 1 << 64:
+    found = _varint(data, place)
+    if found is None and len(data) - place < _LONGEST:
+        raise ValueError("it ends inside a number")
+    if found is None or found[0] >= 1 << 64:
         raise ValueError("a number has more than 64 bits")
-    return value, place
+    return found
+
+
+def _varint(data: bytes | memoryview, place: int) -> tuple[int, int] | None:
+    """A varint and the place after it; None if the data ends inside it, or it is longer than any."""
+    if place < len(data) and data[place] < 128:  # nearly every one
+        return data[place], place + 1
+    value = 0
+    for width, byte in enumerate(data[place : place + _LONGEST]):
+        value |= (byte & 127) << 7 * width
+        if byte < 128:
+            return value, place + width + 1
+    return None

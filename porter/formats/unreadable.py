@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from porter.formats.format import ZIP_MAGIC, Content, Format, fields_of, starts_with
+from porter.formats.format import ZIP_MAGIC, Content, Format, starts_with
 from porter.formats.keras import HDF5_MAGIC
+from porter.formats.protobuf import fields_of
 from porter.formats.torch_export import SAVE
 
 _PICKLE = re.compile(rb"\x80[\x02-\x05][\x8a\x95c}\](X]")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from porter.formats.format import Content, Format, fields_of, reader
+from porter.formats.format import Content, Format, reader
+from porter.formats.protobuf import fields_of
 
 
 def _is_saved_model(content: Content) -> bool:
