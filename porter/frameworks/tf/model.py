@@ -14,12 +14,12 @@ from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_clas
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.sites import windowed
 from porter.frameworks.tf.statement import Statement, Symbol
-from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, ops, tensor_shapes
+from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, ops, tensor_shapes
 from porter.graph.ops import is_map, row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY
 
-POOLS = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
+POOLS: Mapping[type[Op], str] = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
 """The Keras classes of pools."""
 
 

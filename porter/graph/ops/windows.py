@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from porter.base.errors import GraphError
 from porter.graph.ops.kinds import Amounts, Count, Flag, Geometry, Padding
 from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, Tensors, bias, expect_map, shape_text
-from porter.padding import LOWEST, Site, Window, output_size
+from porter.padding import LOWEST, Site, SiteKind, Window, output_size
 
 
 @dataclass(frozen=True)
@@ -74,65 +75,59 @@ class ConvTranspose(Op, name="conv_transpose"):
 
 
 @dataclass(frozen=True)
-class MaxPool(Op, name="max_pool"):
-    """The largest value in each window."""
+class Pool(Op):
+    """A number for each window of a map."""
 
     window: Geometry
     convention: Padding
 
+    kind: ClassVar[SiteKind]
+
     def shape(self, *inputs: Shape) -> Shape:
         return (inputs[0][0], *_windows(self.site, inputs[0]))
+
+    @property
+    def site(self) -> Site:
+        return Site(self.kind, self.window, self.convention)
+
+    @property
+    def words(self) -> str:
+        rows, columns = self.window.kernel
+        return f"a {rows}x{columns} {'max' if self.kind == 'max_pool' else 'average'} pool"
+
+
+class MaxPool(Pool, name="max_pool"):
+    """The largest value in each window."""
+
+    kind = "max_pool"
 
     def nonnegative(self, inputs: Sequence[bool]) -> bool:
         """A window may lie in the pads and give their fill."""
         return all(inputs) and (self.convention.fill >= 0 or self.convention.fill == LOWEST)
 
-    @property
-    def site(self) -> Site:
-        return Site("max_pool", self.window, self.convention)
 
-    @property
-    def words(self) -> str:
-        return "a {}x{} max pool".format(*self.window.kernel)
-
-
-@dataclass(frozen=True)
-class AvgPool(KeepsSign, name="avg_pool"):
+class AvgPool(Pool, KeepsSign, name="avg_pool"):
     """The mean of each window."""
 
-    window: Geometry
-    convention: Padding
-
-    def shape(self, *inputs: Shape) -> Shape:
-        return (inputs[0][0], *_windows(self.site, inputs[0]))
-
-    @property
-    def site(self) -> Site:
-        return Site("avg_pool", self.window, self.convention)
-
-    @property
-    def words(self) -> str:
-        return "a {}x{} average pool".format(*self.window.kernel)
+    kind = "avg_pool"
 
 
 @dataclass(frozen=True)
-class GlobalAvgPool(KeepsSign, name="global_avg_pool"):
+class GlobalPool(KeepsSign):
+    """A number for each channel of a map, over rows and columns."""
+
+    keep: Flag = False
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
+
+
+class GlobalAvgPool(GlobalPool, name="global_avg_pool"):
     """The mean over rows and columns: C×H×W to C, or to C×1×1 with `keep`."""
 
-    keep: Flag = False
 
-    def shape(self, *inputs: Shape) -> Shape:
-        return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
-
-
-@dataclass(frozen=True)
-class GlobalMaxPool(KeepsSign, name="global_max_pool"):
+class GlobalMaxPool(GlobalPool, name="global_max_pool"):
     """The largest value over rows and columns: C×H×W to C, or to C×1×1 with `keep`."""
-
-    keep: Flag = False
-
-    def shape(self, *inputs: Shape) -> Shape:
-        return (expect_map(inputs[0])[0], 1, 1)[: 3 if self.keep else 1]
 
 
 def expect_groups(filters: int, groups: int, shape: Shape) -> None:
