@@ -194,7 +194,7 @@ def _from_weights(checkpoint: Checkpoint, variant: str, zoo: str, path: Path) ->
         said.append("TODO: the order of the layers, because the file does not keep it: they stand in the order of their names")
     for match in rank(checkpoint, least=NEAR).matches[:1]:
         if match.score >= NEAR:
-            member = as_stated(match.member, checkpoint)
+            member = as_stated(match.candidate).member
             line = convert_command(member, _destination(listed.framework), checkpoint.path, None)
             said.append(f"{match.score:.0%} of the tensors fit {member.name}, of a recipe that exists: {line}")
     draft = draft_from_weights(listed, variant, zoo, said)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from porter.base.errors import CheckFailed, MappingError, MissingFramework, PorterError
 from porter.conversion.convert import write_trial
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.candidate import Candidate
 from porter.fitting.fit import LISTED, some
 from porter.fitting.naming import tensor_names
 from porter.formats.reading import read_weights
@@ -69,7 +68,7 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
     if not matches:
         return Trial(error=_unlike(recipe, checkpoint))
     try:
-        opened = open_candidate(Candidate.of(as_stated(matches[0].member, checkpoint), checkpoint))
+        opened = open_candidate(as_stated(matches[0].candidate))
     except MappingError as error:
         return Trial(error=error)
     from porter.verification.check import Check

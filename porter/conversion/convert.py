@@ -20,12 +20,12 @@ from porter.frameworks import TRAINED, Destination, get_destination
 from porter.graph import INPUT, Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
-from porter.graph.plan import make_plan
-from porter.graph.record import to_record
+from porter.graph.plan import Plan, make_plan
+from porter.graph.record import from_record, to_record
 from porter.identify.doors import expect_file, open_file, open_member
 from porter.padding import ANY, Size
 from porter.padding.sizes import AnySize, parse_size
-from porter.port import AGREES, NOT_MADE, PASSED, Input, Layout, Padding, Port, Record, read_port, write_record
+from porter.port import AGREES, NOT_MADE, PASSED, Input, Layout, Padding, Port, Record, write_record
 from porter.recipe import choose_options, find_member, recipes_named
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
@@ -162,16 +162,21 @@ def convert(
         opened.sizes.expect(size)
         target = Target(framework, size, stored_as, allow_overflow)
         written = _write(building, opened, target, stock, fold_bn)
-        record = _record(opened, written, target, wishes, folder)
+        made = _port(building, _record(opened, written, target, wishes, folder), written.plan, framework)
         verdict: Verdict | None = None
         warnings: tuple[str, ...] = ()
         if check is not False:
-            write_record(building, record)
-            verdict, found, warnings = _check(read_port(building, held=False), opened, given, check is True, size)
-            record = record.model_copy(update=found)
-        write_record(building, record)
-    warnings = (*opened.warnings, *written.warnings, *_record_warnings(record, opened, framework, wishes.size), *warnings)
-    return Conversion(read_port(port, held=False), verdict, warnings)
+            verdict, checked, warnings = _check(made, opened, given, check is True, size)
+            made = replace(made, record=made.record.model_copy(update=checked))
+        write_record(building, made.record)
+    warnings = (*opened.warnings, *written.warnings, *_record_warnings(made.record, opened, framework, wishes.size), *warnings)
+    return Conversion(replace(made, folder=port), verdict, warnings)
+
+
+def _port(folder: Path, record: Record, plan: Plan, framework: Destination) -> Port:
+    """The port, with the graph as its record has it."""
+    graph = from_record(record.graph)
+    return Port(folder, record, graph, replace(plan, graph=graph), framework)
 
 
 def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold_bn: bool) -> Written:
@@ -181,10 +186,10 @@ def _write(folder: Path, opened: Opened, target: Target, stock: bool | str, fold
 
 
 def write_trial(folder: Path, opened: Opened) -> Port:
-    """Writes a plain port of a source to its own framework, for a comparison only."""
+    """Writes the model of a plain port of a source to its own framework, for a comparison only."""
     target = Target(get_destination(opened.framework), opened.sizes.built)
-    write_record(folder, _record(opened, write_plain(folder, opened, target), target, NONE, None))
-    return read_port(folder, held=False)
+    written = write_plain(folder, opened, target)
+    return _port(folder, _record(opened, written, target, NONE, None), written.plan, target.framework)
 
 
 def parse_dtype(text: str) -> Dtype:

@@ -17,12 +17,11 @@ from porter.fitting.candidate import Candidate
 from porter.fitting.dense_heads import DenseHead, parse_head, with_dense_head
 from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_head
 from porter.fitting.grafting import POOL
-from porter.fitting.heads import AFTER_HEAD, Head, dense_op, find_head, flattened, reads_features, stand_in_head
+from porter.fitting.heads import AFTER_HEAD, Head, Heads, dense_op, flattened, reads_features, stand_in_head
 from porter.fitting.locating import Located, locate
 from porter.fitting.naming import Naming, name_layers, parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Graph, channels_of, head_of, is_depthwise
+from porter.graph import Graph, channels_of, is_depthwise
 from porter.recipe import LayerName, Zoo, expand, options_of, tap_names
 from porter.recipe.fixed import holds
 
@@ -35,7 +34,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     Raises:
         MappingError: tensors are missing or unexpected, in one error that lists both; or the head cannot be found.
     """
-    checkpoint, current, last = candidate.checkpoint, candidate.member.zoo, head_of(candidate.graph).path
+    checkpoint, current, last = candidate.checkpoint, candidate.member.zoo, candidate.head.path
     mapped = parse_map(wishes.map, candidate.graph)
     chosen = parse_head(mapped[last]) if last in mapped else None
     if chosen is not None:
@@ -43,13 +42,13 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     naming = name_layers(candidate.member, candidate.graph, checkpoint, mapped) if mapped else candidate.naming
     naming.expect_one(str(checkpoint.path))
     candidate = candidate.at(naming.generation)
-    member, draft = candidate.member, candidate.graph
-    dialect, zoo = get_dialect(member.zoo.framework), member.zoo
+    member, draft, dialect = candidate.member, candidate.graph, candidate.dialect
+    zoo = member.zoo
     plain = candidate.located if not mapped and zoo is current else locate(draft, naming.layers, zoo, checkpoint)
-    head = find_head(draft, dialect, naming.layers, checkpoint, plain.unexpected, chosen)
+    head = Heads(candidate, naming.layers[last], plain.unexpected, chosen).find()
     headed = _with_head(candidate, naming, head, chosen, wishes.background)
     located = plain if headed.as_drafted(draft, naming) else locate(headed.graph, headed.named, zoo, checkpoint)
-    ignored, left_out = _ignored(located, plain, naming, head, dialect, checkpoint)
+    ignored, left_out = _ignored(candidate, located, plain, naming, head)
     places = {path: member.recipe.source.where(layer.location) for path, layer in headed.layers.items() if layer.location}
     _expect_cover(located, [name for name in located.unexpected if name not in ignored], places, candidate)
     _assert_ignored_values(zoo, checkpoint, ignored)
@@ -57,7 +56,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     shown, row = tap_names(member, draft), headed.row
     stand_in = None
     if head.layer is None or row:
-        tensors = stand_in_head(draft, dialect, naming.reference_layers[last], _spelling(draft, dialect, headed.layers, located))
+        tensors = stand_in_head(candidate, naming.reference_layers[last], _spelling(candidate, headed.layers, located))
         stand_in = StandIn(tensors, shown[draft.output], without_head(draft).output)
     joined = (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     return Fit(
@@ -112,27 +111,26 @@ class _Headed:
 
 
 def _with_head(candidate: Candidate, naming: Naming, head: Head, chosen: DenseHead | None, keep_background: bool) -> _Headed:
-    draft, checkpoint, member = candidate.graph, candidate.checkpoint, candidate.member
-    dialect, last = get_dialect(member.zoo.framework), head_of(draft).path
+    draft, last = candidate.graph, candidate.head.path
     layers, transforms = dict(naming.layers), {path: layer.transforms for path, layer in naming.layers.items()}
     background = head.own and "drop_background" in transforms[last]
     if head.layer is None:
         return _Headed(without_head(draft), layers, transforms, {}, background)
-    if chosen is not None and (chosen.between or reads_features(draft, dialect, checkpoint, chosen.layers[-1])):
-        ops = {name: dense_op(draft, dialect, checkpoint, name) for name in chosen.layers}
+    if chosen is not None and (chosen.between or reads_features(candidate, chosen.layers[-1])):
+        ops = {name: dense_op(candidate, name) for name in chosen.layers}
         graph, row = with_dense_head(without_head(draft), chosen, ops, last)
         layers |= {path: LayerName(name) for path, name in row.items()}
         return _Headed(graph, layers, {**transforms, last: ()}, row, background)
     layers[last] = head.layer
     classes = head.rows - (background and not keep_background)
-    graph = draft if classes == channels_of(draft)[last] else expand(member, {"classes": classes})
+    graph = draft if classes == channels_of(draft)[last] else expand(candidate.member, {"classes": classes})
     if keep_background or not background:
         transforms[last] = tuple(name for name in head.layer.transforms if name != "drop_background")
     return _Headed(graph, layers, transforms, {}, background)
 
 
 def _ignored(
-    located: Located, plain: Located, naming: Naming, head: Head, dialect: Dialect, checkpoint: Checkpoint
+    candidate: Candidate, located: Located, plain: Located, naming: Naming, head: Head
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The file's tensors that stay unused, each with the reason, and a warning about those beside the network.
 
@@ -145,7 +143,8 @@ def _ignored(
     if outside and head.within(naming.prefix):
         ignored |= dict.fromkeys(outside, f"beside the network, outside '{naming.prefix}'")
         warnings = (f"left out, because they are outside '{naming.prefix}': {some(outside)}",)
-    scales = {name for name in located.unexpected if name.rpartition(dialect.SEPARATOR)[0] in checkpoint.scaling}
+    separator, scaling = candidate.dialect.SEPARATOR, candidate.checkpoint.scaling
+    scales = {name for name in located.unexpected if name.rpartition(separator)[0] in scaling}
     return ignored | dict.fromkeys(scales, SCALES), warnings
 
 
@@ -157,18 +156,17 @@ def _expect_cover(located: Located, unexpected: list[str], places: Mapping[str, 
     """
     if not located.missing and not unexpected:
         return
-    checkpoint = candidate.checkpoint
-    flat = flattened(candidate.graph, get_dialect(candidate.member.zoo.framework), checkpoint, unexpected)
+    flat = flattened(candidate, unexpected)
     problem = _two_lists(located, unexpected, places) + (f"; '{flat}' reads a map, flattened" if flat else "")
     next = POOL if flat else "porter inspect FILE ranks what it could be"
-    raise MappingError(problem, where=str(checkpoint.path), next=next)
+    raise MappingError(problem, where=str(candidate.checkpoint.path), next=next)
 
 
-def _spelling(graph: Graph, dialect: Dialect, layers: Mapping[str, LayerName], located: Located) -> int:
+def _spelling(candidate: Candidate, layers: Mapping[str, LayerName], located: Located) -> int:
     """The index of the framework's name for a kernel that the file uses."""
     for (path, role), name in located.found.items():
-        names = tensor_names(dialect, graph, path, layers[path])[role]
-        if role == "kernel" and name in names and not is_depthwise(graph, graph.by_path[path]):
+        names = tensor_names(candidate.dialect, candidate.graph, path, layers[path])[role]
+        if role == "kernel" and name in names and not is_depthwise(candidate.graph, candidate.graph.by_path[path]):
             return names.index(name)
     return 0
 

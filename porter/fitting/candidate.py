@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from porter.filegraph.checkpoint import Checkpoint
+from porter.files import is_published
 from porter.fitting.alignment import Alignment, align
 from porter.fitting.locating import Located, locate
 from porter.fitting.naming import Naming, name_layers
-from porter.graph import Graph
+from porter.frameworks.dialects import Dialect, get_dialect
+from porter.graph import Graph, Node, head_of
 from porter.recipe import Member, expand
 
 
@@ -30,6 +32,14 @@ class Candidate:
         """A candidate with its graph expanded."""
         return cls(member, checkpoint, expand(member))
 
+    @property
+    def dialect(self) -> Dialect:
+        return get_dialect(self.member.zoo.framework)
+
+    @cached_property
+    def head(self) -> Node:
+        return head_of(self.graph)
+
     @cached_property
     def naming(self) -> Naming:
         """The file's names of the graph's layers."""
@@ -39,6 +49,19 @@ class Candidate:
     def located(self) -> Located:
         """Where the file has the graph's tensors."""
         return locate(self.graph, self.naming.layers, self.member.zoo, self.checkpoint)
+
+    @cached_property
+    def publisher(self) -> Member | None:
+        """The variant in the zoo that publishes exactly this file, among the zoos with the same names as its own.
+
+        Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.
+        """
+        for other in self.member.kin():
+            if other.file is None or other.zoo.names != self.member.zoo.names:
+                continue
+            if is_published(other.file, self.checkpoint.digests):
+                return other
+        return None
 
     @cached_property
     def alignment(self) -> Alignment:

@@ -22,7 +22,7 @@ from porter.source.beside import native_within, stated_beside, stated_within, we
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_candidate, open_port
-from porter.source.origin import as_stated, expect_origin, origin_of, stated_member, undecided, with_origin
+from porter.source.origin import as_stated, expect_origin, origin_of, undecided, with_origin
 from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
 from porter.source.tuned import open_tuned
@@ -50,10 +50,11 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         opened = open_port(port, member)
     else:
         checkpoint = read_weights(path, needs_md5(member))
-        known = origin_of(member, checkpoint, wishes.origin)
-        expect_origin(member, known, checkpoint)
+        candidate = Candidate.of(member, checkpoint)
+        known = origin_of(candidate, wishes.origin)
+        expect_origin(candidate, known)
         wishes = replace(wishes, options={**known.options, **wishes.options})
-        opened = _with_config(with_origin(_advised(Candidate.of(member, checkpoint), wishes), known), path)
+        opened = _with_config(with_origin(_advised(candidate, wishes), known), path)
         warnings += undecided(opened)
     return replace(opened, warnings=(*warnings, *_no_background(opened, path, wishes), *opened.warnings))
 
@@ -110,7 +111,7 @@ def _advice(error: MappingError, checkpoint: Checkpoint, member: Member) -> str 
         return error.next
     if not likely:
         return no_recipe(checkpoint)
-    best = as_stated(likely[0].member, checkpoint)
+    best = as_stated(likely[0].candidate).member
     return f"it looks like {best.name}: {convert_command(best, 'FRAMEWORK', checkpoint.path, recipes)}"
 
 
@@ -149,7 +150,7 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
         return open_graph(checkpoint, wishes)
     ranked = rank(checkpoint, recipes)
     left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
-    found, _ = open_likeliest(checkpoint, ranked.likely, wishes)
+    found, _ = open_likeliest(ranked.likely, wishes)
     try:
         opened = found[1] if found is not None else open_graph(checkpoint, wishes)
     except PorterError as error:  # the recipe may be the one that was meant for this file
@@ -192,14 +193,14 @@ def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ())
 
 
 def open_likeliest(
-    checkpoint: Checkpoint, matches: Sequence[Match], wishes: Wishes = NONE
+    matches: Sequence[Match], wishes: Wishes = NONE
 ) -> tuple[tuple[Match, Opened] | None, list[tuple[Match, PorterError]]]:
     """The match whose graph differs least from the file's, with the file opened as it, and the errors of matches that it is not."""
     found: list[tuple[Match, Opened]] = []
     problems: list[tuple[Match, PorterError]] = []
     for match in matches:
         try:
-            found.append((match, open_as(match, checkpoint, wishes)))
+            found.append((match, open_as(match, wishes)))
         except PorterError as error:
             problems.append((match, error))
         if found and not _unlike(found[-1][1]):
@@ -211,23 +212,22 @@ def _unlike(opened: Opened) -> int:
     return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0
 
 
-def open_as(match: Match, checkpoint: Checkpoint, wishes: Wishes = NONE) -> Opened:
+def open_as(match: Match, wishes: Wishes = NONE) -> Opened:
     """The file opened as a match; if it is stated to come from a twin of the match, opened as that.
 
     Raises:
         UsageError: it is stated to be another network. Or as `open_candidate`.
     """
-    known = origin_of(match.member, checkpoint)
-    member = stated_member(match.member, known)
-    expect_origin(member, known, checkpoint)
+    known = origin_of(match.candidate)
+    candidate = as_stated(match.candidate, known)
+    expect_origin(candidate, known)
     wishes = replace(wishes, options={**known.options, **wishes.options})
-    candidate = match.candidate if member is match.member else Candidate.of(member, checkpoint)
     return with_origin(open_candidate(candidate, wishes), known)
 
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     advice = no_recipe(checkpoint)
-    found, problems = open_likeliest(checkpoint, rank(checkpoint, recipes).likely)
+    found, problems = open_likeliest(rank(checkpoint, recipes).likely)
     stranger = next((problem for _, problem in problems if isinstance(problem, UsageError)), None)
     if found is None and stranger is not None:  # it says what it is, and that is in no recipe
         return stranger

@@ -18,7 +18,7 @@ from porter.fitting.limits import UNKNOWN, limits
 from porter.fitting.locating import Located, locate
 from porter.formats.torch_export import SAVE
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
+from porter.graph import Conv, Dense, Graph, channels_of, tensor_shapes
 from porter.identify.screening import screen
 from porter.recipe import LayerName, Member, Recipe, expand, expand_within, known_variants
 from porter.recipe.faults import Faults
@@ -192,7 +192,7 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
         return None
     candidate = Candidate(member, checkpoint, draft)
     naming, graph = candidate.naming, draft
-    rows = head_rows(draft, dialect, checkpoint, naming.layers[head_of(draft).path].name)
+    rows = head_rows(candidate, naming.layers[candidate.head.path].name)
     if rows in (None, channels_of(draft)[draft.output]):
         located = candidate.located
     else:

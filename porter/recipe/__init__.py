@@ -8,6 +8,7 @@ from porter.recipe.find import (
     find_recipe,
     known_variants,
     recipes_named,
+    sound_recipes,
 )
 from porter.recipe.load import load_recipe, recipes_folder
 from porter.recipe.model import IgnoreRule, LayerName, Member, Published, Recipe, Zoo

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -257,6 +258,14 @@ def known_variants(given: Path | None = None) -> tuple[tuple[Known, ...], tuple[
         except RecipeError as error:
             faults.append(error)
     return tuple(known), tuple(faults)
+
+
+def sound_recipes(given: Path | None = None) -> Iterator[Recipe]:
+    """The recipes in `recipe_folders` that can be used."""
+    for declaring in declared_recipes(given):
+        if declaring.fault is None and not _is_stray(declaring, given):
+            with suppress(RecipeError):
+                yield open_recipe(*declaring.files)
 
 
 def convert_command(member: Member, to: str, weights: Path, recipes: Path | None, mapped: Sequence[str] = ()) -> str:

@@ -25,7 +25,6 @@ from porter.recipe import Member, assumed_size, with_options
 from porter.source.assumed import what_is_assumed
 from porter.source.opened import Fitted, Opened
 from porter.source.protocol import in_proportion, scaled
-from porter.source.weights import publisher_of
 
 
 def open_port(port: Port, member: Member | None = None) -> Opened:
@@ -70,7 +69,7 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE) -> Opened:
         MappingError: file and graph do not cover each other; `maps` has settings of `--map` that would settle it.
     """
     member, checkpoint = candidate.member, candidate.checkpoint
-    publisher = publisher_of(member, checkpoint)
+    publisher = candidate.publisher
     if publisher is not None and not same_function(member, publisher):
         publisher = None  # the user insists on a twin of it
     other_zoo = _other_zoo_warning(publisher, member)

@@ -2,61 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from porter.base.errors import UsageError
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
+from porter.fitting.candidate import Candidate
 from porter.fitting.twins import same_function, twins_of
 from porter.formats.torch_export import SAVE
-from porter.port import BY, By, Origin
-from porter.recipe import Member, convert_command
+from porter.port import BY, Origin
+from porter.recipe import Member, convert_command, sound_recipes
 from porter.recipe.expressions import Value
-from porter.source.beside import config_beside
 from porter.source.opened import Opened
-from porter.source.weights import publisher_of
+from porter.source.statements import RELEASE, Statement, of_config, of_metadata, of_release
 from porter.zoos.tables import REFERENCES, TWINS_OF_TIMM
 
-ARCH = "arch"
-"""What training scripts call the name of the model in a .pth (timm's train.py, PyTorch's ImageNet example)."""
-_RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")
-"""The stem of a released file, which torch.hub holds to the digest at its end."""
 _LIBRARIES = {"timm": "timm", "timm_tf": "timm", "torchvision": "torchvision"}
 """By a zoo's reference, whose models it has."""
-_NEUTRAL = frozenset(
-    {
-        *("num_classes", "in_chans", "img_size", "pretrained", "scriptable", "exportable"),
-        *("drop_rate", "drop_path_rate", "drop_block_rate", "attn_drop_rate", "proj_drop_rate"),
-    }
-)
-"""Arguments of timm.create_model that change no number of a trained network, or that its tensors tell."""
-_POOLS = ("avg", "fast", "token")
-"""What timm's config.json says of the pool of a network that a recipe has. Another one, such as max, has the same tensors."""
-_TRANSFORMERS = ("tf_padding", "layer_norm_eps", "batch_norm_eps", "hidden_act")
 _EPSILON, _OPTION = "bn_eps", "bn_epsilon"
-
-
-@dataclass(frozen=True)
-class Statement:
-    """The name of a model, as something states it.
-
-    Attributes:
-        says: in words.
-        name: in its library; None where porter knows no zoo of that library.
-        library: None where the name may be any library's.
-        arguments: that its function was called with, without those that change no number.
-        strict: whether a name that no recipe has is another network; a file's name may be anything.
-    """
-
-    by: By
-    says: str
-    name: str | None
-    library: str | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    strict: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,13 +32,15 @@ class Known:
     Attributes:
         origin: None if nothing states it.
         options: of the recipe, that the same statement sets.
+        statement: that names a network which the recipe lacks.
     """
 
     origin: Origin | None = None
     options: Mapping[str, Value] = field(default_factory=dict)
+    statement: Statement | None = None
 
 
-def origin_of(member: Member, checkpoint: Checkpoint, insisted: str | None = None) -> Known:
+def origin_of(candidate: Candidate, insisted: str | None = None) -> Known:
     """The origin of a file that is asked for as a variant of a zoo, or looks like it.
 
     Args:
@@ -81,56 +49,73 @@ def origin_of(member: Member, checkpoint: Checkpoint, insisted: str | None = Non
     Raises:
         UsageError: it is another zoo than the member's.
     """
+    member, checkpoint = candidate.member, candidate.checkpoint
     if insisted is not None:
         zoo = member.recipe.member(member.variant, insisted).zoo.name
         if zoo != member.zoo.name:
             message = f"these weights are asked for from {member.zoo.name}, and --origin says {zoo}"
             raise UsageError(message, where="--origin", next=f"--from {zoo} --origin {zoo}")
-        otherwise = origin_of(member, checkpoint)
+        otherwise = origin_of(candidate)
         options = otherwise.options if otherwise.origin is not None and _is_stated(member, otherwise.origin) else {}
         return Known(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
         return Known(stated_origin(checkpoint))
-    arch = checkpoint.stated.get(ARCH)
-    if arch is not None and (known := _known(member, Statement("metadata", f"'{arch:.80}'", arch, strict=False))).origin:
+    if (stated := of_metadata(checkpoint)) is not None and (known := _known(member, stated)).origin:
         return known
-    if (stated := _of_config(config_beside(checkpoint.path))) is not None:
+    if (stated := of_config(checkpoint)) is not None:
         return _known(member, stated)
-    if (publisher := publisher_of(member, checkpoint)) is not None:
+    if (publisher := candidate.publisher) is not None:
         return Known(Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name))
-    return _by_file_name(member, checkpoint)
+    for each in member.kin():  # any file can have a name like a release's, so only names that a recipe has count
+        if each.file is not None and each.file.name == checkpoint.path.name:
+            return Known(Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name))
+    stated = of_release(checkpoint)
+    return Known() if stated is None else _known(member, stated)
 
 
 def stated_origin(checkpoint: Checkpoint) -> Origin | None:
     """The origin of a file that fits no recipe, as its graph or the config.json beside it states it."""
     if checkpoint.graph is not None:
         return Origin(by="graph", says="the file's own graph")
-    stated = _of_config(config_beside(checkpoint.path))
+    stated = of_config(checkpoint)
     return None if stated is None else Origin(by=stated.by, says=stated.says)
 
 
-def expect_origin(member: Member, known: Known, checkpoint: Checkpoint) -> None:
+def expect_origin(candidate: Candidate, known: Known) -> None:
     """Refuses a variant of a zoo that computes something else than what the weights are stated to be.
 
     Raises:
         UsageError: with both names.
     """
-    origin = known.origin
+    member, path, origin = candidate.member, candidate.checkpoint.path, known.origin
     if origin is None or origin.by in ("graph", "user") or _is_stated(member, origin):
         return
-    if origin.variant is None:
-        also = f", which recipe {member.recipe.architecture} does not have"
-        instead = f"{SAVE} keeps its graph, which needs no recipe"
-    else:
+    recipes, stated, also = member.recipe.path.parent, _elsewhere(member, known), ""
+    if origin.variant is not None:
         stated = member.recipe.member(origin.variant, str(origin.zoo))
-        also = "" if origin.says == stated.name else f", which is {stated.name}"
-        instead = convert_command(stated, "FRAMEWORK", checkpoint.path, member.recipe.path.parent)
-    where = checkpoint.path.parent / CONFIG_FILE if origin.by == "config.json" else checkpoint.path
+    if stated is None:
+        also = f", which recipe {member.recipe.architecture} does not have"
+    elif origin.says != stated.name:
+        also = f", which is {stated.name}"
+    instead = f"{SAVE} keeps its graph, which needs no recipe"
     raise UsageError(
         f"{BY[origin.by]} says that these weights are {origin.says}{also}, not {member.name}",
-        where=str(where),
-        next=f"{instead}; --from {member.zoo.name} --origin {member.zoo.name} insists",
+        where=str(path.parent / CONFIG_FILE if origin.by == "config.json" else path),
+        next=f"{instead if stated is None else convert_command(stated, 'FRAMEWORK', path, recipes)}; "
+        f"--from {member.zoo.name} --origin {member.zoo.name} insists",
     )
+
+
+def _elsewhere(member: Member, known: Known) -> Member | None:
+    """The variant of another recipe that a statement names."""
+    if known.statement is None:
+        return None
+    for recipe in sound_recipes(member.recipe.path.parent):
+        for each in islice(recipe.sound_members(next(iter(recipe.variants))), 1):
+            found = _known(each, known.statement).origin
+            if found is not None and found.variant is not None:
+                return recipe.member(found.variant, str(found.zoo))
+    return None
 
 
 def with_origin(opened: Opened, known: Known) -> Opened:
@@ -153,17 +138,12 @@ def undecided(opened: Opened) -> tuple[str, ...]:
     )
 
 
-def stated_member(member: Member, known: Known) -> Member:
-    """The variant as the zoo has it that the weights are stated to come from, if that is a twin; otherwise `member`."""
-    origin = known.origin
+def as_stated(candidate: Candidate, known: Known | None = None) -> Candidate:
+    """The variant as the zoo has it that the weights are stated to come from, if that is a twin; otherwise the candidate."""
+    member, origin = candidate.member, (known or origin_of(candidate)).origin
     if origin is None or origin.variant != member.variant or origin.zoo not in {twin.zoo for twin in twins_of(member)}:
-        return member
-    return member.recipe.member(member.variant, str(origin.zoo))
-
-
-def as_stated(member: Member, checkpoint: Checkpoint) -> Member:
-    """As `stated_member`, of a file that looks like a member."""
-    return stated_member(member, origin_of(member, checkpoint))
+        return candidate
+    return Candidate.of(member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint)
 
 
 def _is_stated(member: Member, origin: Origin) -> bool:
@@ -172,46 +152,6 @@ def _is_stated(member: Member, origin: Origin) -> bool:
     if (origin.variant, origin.zoo) == (member.variant, member.zoo.name):
         return True
     return same_function(member, member.recipe.member(origin.variant, origin.zoo))
-
-
-def _of_config(config: Mapping[str, Any]) -> Statement | None:
-    """What a config.json of timm, transformers or keras-hub says."""
-    name, kind, made = config.get("architecture"), config.get("model_type"), config.get("class_name")
-    if isinstance(name, str) and name:
-        name, arguments = name.partition(".")[0], config.get("model_args")
-        given = arguments if isinstance(arguments, dict) else {}
-        told = {key: value for key, value in given.items() if key not in _NEUTRAL and (key, value) != _usual_pads(name)}
-        if (pool := told.pop("global_pool", config.get("global_pool"))) and pool not in _POOLS:
-            told["global_pool"] = pool
-        return Statement("config.json", f"timm's {_called(name, told)}", name, "timm", told)
-    if isinstance(kind, str) and kind:
-        told = {key: config[key] for key in _TRANSFORMERS if isinstance(config.get(key), bool | int | float | str)}
-        return Statement("config.json", f"transformers' {_called(kind, told)}", None)
-    if isinstance(made, str) and str(config.get("module")).startswith(("keras_hub.", "keras_cv.")):
-        return Statement("config.json", f"keras-hub's {made:.80}", None)
-    return None
-
-
-def _usual_pads(name: str) -> tuple[str, str]:
-    """The argument with which timm's function pads as it does without it."""
-    return "pad_type", "same" if name.startswith("tf_") else ""
-
-
-def _called(name: str, arguments: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{key} {value}" for key, value in arguments.items())
-    return f"{name:.80}" + (f" ({said:.200})" if said else "")
-
-
-def _by_file_name(member: Member, checkpoint: Checkpoint) -> Known:
-    """What the name of a released file says. Any file can have a name like it, so only names that a recipe has count."""
-    for each in member.kin():
-        if each.file is not None and each.file.name == checkpoint.path.name:
-            return Known(Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name))
-    release = _RELEASE.match(checkpoint.path.stem)
-    if release is None:
-        return Known()
-    name = release["name"]
-    return _known(member, Statement("file name", f"'{checkpoint.path.name}'", name, strict=False))
 
 
 def _known(member: Member, stated: Statement) -> Known:
@@ -225,7 +165,7 @@ def _known(member: Member, stated: Statement) -> Known:
     longest = [(each, arguments) for each, name, arguments in found if len(name) == most]
     fitting = [(each, options) for each, own in longest if (options := _options(stated, own, each)) is not None]
     if not fitting:
-        return Known(Origin(by=stated.by, says=stated.says)) if stated.strict else Known()
+        return Known(Origin(by=stated.by, says=stated.says), statement=stated) if stated.strict else Known()
     asked = (member.variant, member.zoo.name)
     near = [one for one in fitting if one[0].variant == member.variant]
     each, options = next((one for one in near if (one[0].variant, one[0].zoo.name) == asked), (near or fitting)[0])
@@ -259,7 +199,7 @@ def _names(member: Member) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield call if call is not None else (usual, {})
     if member.file is not None:
         stem = member.file.name.rpartition(".")[0].partition(".")[0]
-        release = _RELEASE.match(stem)
+        release = RELEASE.match(stem)
         yield (release["name"] if release else stem), {}
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from porter.base.errors import UsageError
-from porter.filegraph.checkpoint import Checkpoint
-from porter.files import Fetched, fetch, is_published
+from porter.files import Fetched, fetch
 from porter.recipe import Member
 
 
@@ -20,17 +19,6 @@ def fetch_published(member: Member) -> Fetched:
     raise UsageError(message, where=str(member.recipe.path), next="give --weights FILE")
 
 
-def publisher_of(member: Member, checkpoint: Checkpoint) -> Member | None:
-    """The variant in the zoo that publishes exactly these weights, among the zoos with the same names as its own.
-
-    Every set of weights has its own protocol: torchvision's two zoos differ only in preprocessing and published figures.
-    """
-    for other in member.kin():
-        if other.file is not None and other.zoo.names == member.zoo.names and is_published(other.file, checkpoint.digests):
-            return other
-    return None
-
-
 def needs_md5(member: Member) -> bool:
-    """Whether one of the files that `publisher_of` compares with is published with its md5 only."""
+    """Whether one of the files that `Candidate.publisher` compares with is published with its md5 only."""
     return any("md5" in other.file.published for other in member.kin() if other.file)

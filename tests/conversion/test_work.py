@@ -11,8 +11,13 @@ from typing import Any
 import pytest
 
 import porter
+import porter.conversion.convert
+import porter.verification.reverify
+from porter.files import weights
 from porter.fitting import alignment, locating
 from porter.formats.keras import graph as keras_graph
+from porter.graph import plan
+from porter.port import folder as port_folder, read_port
 from porter.recipe import expansion
 from tests.conftest import WeightsMaker
 
@@ -26,6 +31,10 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         (locating, "locate"),
         (alignment, "align"),
         (keras_graph, "read_graph"),
+        (plan, "make_plan"),
+        (port_folder, "write_record"),
+        (port_folder, "read_port"),
+        (weights, "is_published"),
     ):
         own = getattr(module, name)
         for each in [each for each in sys.modules.values() if getattr(each, name, None) is own]:
@@ -65,7 +74,17 @@ def test_a_file_of_weights_is_expanded_once_more_for_the_pads_of_training(
     weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path
 ) -> None:
     path = weights_file("resnet50v2", ZOO, ".h5")
+    own = {"locate": 1, "is_published": 1, "make_plan": 1, "write_record": 1}
     for padding, times in (("shipped", 1), ("trained", 2)):
         counted.clear()
-        porter.convert("resnet50v2", ZOO, weights=path, out=tmp_path / padding, padding=padding, check=False)
-        assert counted == {f"expand_steps resnet50v2 from {ZOO}": times, "locate": 1}
+        made = porter.convert("resnet50v2", ZOO, weights=path, out=tmp_path / padding, padding=padding, check=False)
+        assert counted == {f"expand_steps resnet50v2 from {ZOO}": times, **own}
+        assert read_port(made.port.folder) == made.port
+
+
+def test_a_check_reads_no_port(weights_file: WeightsMaker, counted: Counter[str], tmp_path: Path) -> None:
+    for to in ("torch", "onnx"):
+        counted.clear()
+        made = porter.convert(VARIANT, ZOO, to, weights=weights_file(VARIANT, ZOO, ".whole.h5"), out=tmp_path / to)
+        assert counted["read_port"] == 0 and counted["write_record"] == counted["make_plan"] == 1
+        assert read_port(made.port.folder) == made.port

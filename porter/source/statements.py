@@ -1,0 +1,88 @@
+"""What states where a file's weights come from: a training script, the config.json beside it, a release's name. It is in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from porter.filegraph.checkpoint import Checkpoint
+from porter.port import By
+from porter.source.beside import config_beside
+
+ARCH = "arch"
+"""What training scripts call the name of the model in a .pth (timm's train.py, PyTorch's ImageNet example)."""
+RELEASE = re.compile(r"(?P<name>\w[\w.]*)-[0-9a-f]{8,}$")
+"""The stem of a released file, which torch.hub holds to the digest at its end."""
+_NEUTRAL = frozenset(
+    {
+        *("num_classes", "in_chans", "img_size", "pretrained", "scriptable", "exportable"),
+        *("drop_rate", "drop_path_rate", "drop_block_rate", "attn_drop_rate", "proj_drop_rate"),
+    }
+)
+"""Arguments of timm.create_model that change no number of a trained network, or that its tensors tell."""
+_POOLS = ("avg", "fast", "token")
+"""What timm's config.json says of the pool of a network that a recipe has. Another one, such as max, has the same tensors."""
+_TRANSFORMERS = ("tf_padding", "layer_norm_eps", "batch_norm_eps", "hidden_act")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The name of a model, as something states it.
+
+    Attributes:
+        says: in words.
+        name: in its library; None where porter knows no zoo of that library.
+        library: None where the name may be any library's.
+        arguments: that its function was called with, without those that change no number.
+        strict: whether a name that no recipe has is another network; a file's name may be anything.
+    """
+
+    by: By
+    says: str
+    name: str | None
+    library: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool = True
+
+
+def of_metadata(checkpoint: Checkpoint) -> Statement | None:
+    """What a training script wrote into a .pth."""
+    arch = checkpoint.stated.get(ARCH)
+    return None if arch is None else Statement("metadata", f"'{arch:.80}'", arch, strict=False)
+
+
+def of_release(checkpoint: Checkpoint) -> Statement | None:
+    """What the name of a released file says."""
+    release = RELEASE.match(checkpoint.path.stem)
+    return release and Statement("file name", f"'{checkpoint.path.name}'", release["name"], strict=False)
+
+
+def of_config(checkpoint: Checkpoint) -> Statement | None:
+    """What the config.json of timm, transformers or keras-hub beside a file says."""
+    config = config_beside(checkpoint.path)
+    name, kind, made = config.get("architecture"), config.get("model_type"), config.get("class_name")
+    if isinstance(name, str) and name:
+        name, arguments = name.partition(".")[0], config.get("model_args")
+        given = arguments if isinstance(arguments, dict) else {}
+        told = {key: value for key, value in given.items() if key not in _NEUTRAL and (key, value) != _usual_pads(name)}
+        if (pool := told.pop("global_pool", config.get("global_pool"))) and pool not in _POOLS:
+            told["global_pool"] = pool
+        return Statement("config.json", f"timm's {_called(name, told)}", name, "timm", told)
+    if isinstance(kind, str) and kind:
+        told = {key: config[key] for key in _TRANSFORMERS if isinstance(config.get(key), bool | int | float | str)}
+        return Statement("config.json", f"transformers' {_called(kind, told)}", None)
+    if isinstance(made, str) and str(config.get("module")).startswith(("keras_hub.", "keras_cv.")):
+        return Statement("config.json", f"keras-hub's {made:.80}", None)
+    return None
+
+
+def _usual_pads(name: str) -> tuple[str, str]:
+    """The argument with which timm's function pads as it does without it."""
+    return "pad_type", "same" if name.startswith("tf_") else ""
+
+
+def _called(name: str, arguments: Mapping[str, Any]) -> str:
+    said = ", ".join(f"{key} {value}" for key, value in arguments.items())
+    return f"{name:.80}" + (f" ({said:.200})" if said else "")
