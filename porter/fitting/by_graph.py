@@ -13,18 +13,18 @@ import numpy as np
 from porter.base.errors import MappingError
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
-from porter.fitting.alignment import Alignment, describe
+from porter.fitting.alignment import describe
 from porter.fitting.candidate import Candidate
-from porter.fitting.file_heads import End, find_end, head_kernels, left_out, possible_heads, trunk_end
+from porter.fitting.file_heads import End, find_end, left_out, possible_heads, trunk_end
 from porter.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, some
 from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks.dialects import Dialect, get_dialect
+from porter.frameworks.dialects import Dialect
 from porter.graph import Graph, channels_of, ops, shapes, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.padding import Size
-from porter.recipe import LayerName, Member, layer_names, tap_names
+from porter.recipe import LayerName, layer_names, tap_names
 
 AFTER = "the file's graph does not use it for the logits"
 
@@ -37,37 +37,30 @@ def fit_by_graph(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
         MappingError: the graphs differ, or the file's graph has several outputs or a layer that porter has no op for; `maps` lists
             the layers that can be the head.
     """
-    member, checkpoint, draft = candidate.member, candidate.checkpoint, candidate.graph
-    mapped, aligned = parse_map(wishes.map, draft), candidate.alignment
-    kernels = head_kernels(member, draft)
+    output = candidate.graph.output
+    candidate = replace(candidate, mapped=parse_map(wishes.map, candidate.graph)) if wishes.map else candidate
 
     def fitted(chosen: str | None) -> Fit:
-        end = find_end(aligned, checkpoint, chosen, kernels)
-        return _fit(member, checkpoint, aligned, mapped, end, wishes.background)
+        end = find_end(candidate.alignment, candidate.checkpoint, chosen, candidate.head_kernels)
+        return _fit(candidate, end, wishes.background)
 
     try:
-        return fitted(mapped.get(draft.output))
+        return fitted(candidate.mapped.get(output))
     except MappingError as error:
         heads = []
-        for layer in possible_heads(aligned):
+        for layer in possible_heads(candidate.alignment):
             with suppress(MappingError):
                 fitted(layer)
-                heads.append(f"{layer}={draft.output}")
+                heads.append(f"{layer}={output}")
         raise MappingError(error.message, where=error.where, next=error.next, maps=heads) from None
 
 
-def _fit(
-    member: Member,
-    checkpoint: Checkpoint,
-    aligned: Alignment,
-    mapped: Mapping[str, str],
-    end: End,
-    keep_background: bool,
-) -> Fit:
-    draft, file, dialect = aligned.graph, aligned.file, get_dialect(member.zoo.framework)
+def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
+    member, draft, checkpoint, aligned = candidate.member, candidate.graph, candidate.checkpoint, candidate.alignment
+    file = aligned.file
     base, name = trunk_end(aligned, end.layer)
     pairs = aligned.pairs(base, name)
-    for path, layer in mapped.items():
+    for path, layer in candidate.mapped.items():
         if path != draft.output and pairs.get(path) != layer:
             raise MappingError(f"the file's graph has '{pairs.get(path, 'nothing')}' there, not '{layer}'", where=path)
     folded = aligned.folded(pairs)
@@ -112,7 +105,7 @@ def _fit(
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
-        reference_names=_reference_names(graph, dialect, layers, found) if plain else {},
+        reference_names=_reference_names(graph, candidate.dialect, layers, found) if plain else {},
         folded=folded,
         differences=len(differences),
         scaling=grafted.scaling,

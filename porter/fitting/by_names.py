@@ -6,7 +6,7 @@ The mapping is complete both ways: every tensor is used or ignored by a rule, an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from porter.base.errors import MappingError
@@ -19,7 +19,7 @@ from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_h
 from porter.fitting.grafting import POOL
 from porter.fitting.heads import AFTER_HEAD, Head, Heads, dense_op, flattened, reads_features, stand_in_head
 from porter.fitting.locating import Located, locate
-from porter.fitting.naming import Naming, name_layers, parse_map, tensor_names
+from porter.fitting.naming import Naming, parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes
 from porter.graph import Graph, channels_of, is_depthwise
 from porter.recipe import LayerName, Zoo, expand, options_of, tap_names
@@ -39,12 +39,13 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     chosen = parse_head(mapped[last]) if last in mapped else None
     if chosen is not None:
         mapped[last] = chosen.layers[-1]
-    naming = name_layers(candidate.member, candidate.graph, checkpoint, mapped) if mapped else candidate.naming
+    candidate = replace(candidate, mapped=mapped) if mapped else candidate
+    naming = candidate.naming
     naming.expect_one(str(checkpoint.path))
     candidate = candidate.at(naming.generation)
     member, draft, dialect = candidate.member, candidate.graph, candidate.dialect
     zoo = member.zoo
-    plain = candidate.located if not mapped and zoo is current else locate(draft, naming.layers, zoo, checkpoint)
+    plain = candidate.located if zoo is current else locate(draft, naming.layers, zoo, checkpoint)
     head = Heads(candidate, naming.layers[last], plain.unexpected, chosen).find()
     headed = _with_head(candidate, naming, head, chosen, wishes.background)
     located = plain if headed.as_drafted(draft, naming) else locate(headed.graph, headed.named, zoo, checkpoint)

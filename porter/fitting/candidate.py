@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,9 +11,11 @@ from porter.files import is_published
 from porter.fitting.alignment import Alignment, align
 from porter.fitting.locating import Located, locate
 from porter.fitting.naming import Naming, name_layers
+from porter.fitting.twins import alike, twins_of
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, Node, head_of
-from porter.recipe import Member, expand
+from porter.recipe import Member, expand, expect_head, layer_names
+from porter.recipe.twins import Twin
 
 
 @dataclass(frozen=True)
@@ -21,11 +24,13 @@ class Candidate:
 
     Attributes:
         graph: the variant's, with the zoo's own number of classes.
+        mapped: node to the file's layer, as `--map` says.
     """
 
     member: Member
     checkpoint: Checkpoint
     graph: Graph = field(repr=False)
+    mapped: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, member: Member, checkpoint: Checkpoint) -> Candidate:
@@ -43,7 +48,15 @@ class Candidate:
     @cached_property
     def naming(self) -> Naming:
         """The file's names of the graph's layers."""
-        return name_layers(self.member, self.graph, self.checkpoint)
+        return name_layers(self.member, self.graph, self.checkpoint, self.mapped)
+
+    @cached_property
+    def head_kernels(self) -> frozenset[str]:
+        """The zoo's names of its head's kernel, of today's code and of older code."""
+        expect_head(self.member.recipe, self.graph)
+        tables = (layer_names(self.member, self.graph, label) for label in (None, *self.member.zoo.generations))
+        names = (self.dialect.tensor_names(self.graph, self.head, table[self.head.path].name) for table in tables)
+        return frozenset(name for roles in names for name in roles["kernel"])
 
     @cached_property
     def located(self) -> Located:
@@ -62,6 +75,17 @@ class Candidate:
             if is_published(other.file, self.checkpoint.digests):
                 return other
         return None
+
+    @cached_property
+    def twins(self) -> tuple[Twin, ...]:
+        """The same variant in other zoos that takes these tensors and computes something else; none if the file's graph decides."""
+        return () if self.checkpoint.graph is not None else twins_of(self.member)
+
+    @cached_property
+    def equals(self) -> frozenset[tuple[str, str]]:
+        """The variant in the zoos, its own among them, where it takes the same tensors and computes the same."""
+        others = (each for each, apart in alike(self.member) if not apart)
+        return frozenset((each.variant, each.zoo.name) for each in (self.member, *others))
 
     @cached_property
     def alignment(self) -> Alignment:

@@ -10,9 +10,7 @@ from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment
 from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
-from porter.frameworks.dialects import get_dialect
 from porter.graph import Conv, Dense, Graph, Sigmoid, Softmax, head_of, tensor_shapes
-from porter.recipe import Member, expect_head, layer_names
 
 
 @dataclass(frozen=True)
@@ -26,14 +24,6 @@ class End:
     layer: str
     own: bool
     activation: str | None
-
-
-def head_kernels(member: Member, draft: Graph) -> frozenset[str]:
-    """The zoo's names of its head's kernel, of today's code and of older code."""
-    expect_head(member.recipe, draft)
-    head, dialect = head_of(draft), get_dialect(member.zoo.framework)
-    tables = (layer_names(member, draft, label) for label in (None, *member.zoo.generations))
-    return frozenset(name for table in tables for name in dialect.tensor_names(draft, head, table[head.path].name)["kernel"])
 
 
 def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, kernels: frozenset[str]) -> End:

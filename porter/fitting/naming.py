@@ -81,15 +81,14 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     return found
 
 
-def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str] | None = None) -> Naming:
+def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str]) -> Naming:
     """The table of names and the prefix under which `checkpoint` holds most of the graph's tensors.
 
     Args:
         mapped: node to source layer, from `--map`; a node that is not the head also decides the prefix.
     """
     expect_head(member.recipe, graph)
-    dialect, mapped = get_dialect(member.zoo.framework), mapped or {}
-    current = layer_names(member, graph)
+    dialect, current = get_dialect(member.zoo.framework), layer_names(member, graph)
     tables: dict[str | None, Mapping[str, LayerName]] = {None: current}
     if checkpoint.counted:
         convolutions = [path for path, layer in current.items() if "conv1x1_to_dense" in layer.transforms]

@@ -52,13 +52,6 @@ def alike(member: Member) -> Iterator[tuple[Member, tuple[Difference, ...]]]:
                 yield other, differences(graph, theirs, TRAINING)
 
 
-def same_function(member: Member, other: Member) -> bool:
-    """Whether a variant as two zoos have it takes the same tensors and computes the same."""
-    if member.variant != other.variant or member.zoo.name == other.zoo.name:
-        return member.variant == other.variant
-    return any(each.zoo.name == other.zoo.name and not apart for each, apart in alike(member))
-
-
 def tensors_of(member: Member, graph: Graph) -> frozenset[tuple[str, tuple[str, ...], tuple[int, ...]]]:
     """The tensors that a file of the variant's weights holds: the likeliest name of each, what is done with it, and its shape."""
     dialect, layers = get_dialect(member.zoo.framework), layer_names(member, graph)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from porter.base.errors import MappingError, PorterError, UsageError
 from porter.base.options import INSPECT
-from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import NONE, Wishes
@@ -18,11 +17,11 @@ from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
 from porter.port import model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
-from porter.source.beside import native_within, stated_beside, stated_within, weights_in
+from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_candidate, open_port
-from porter.source.origin import as_stated, expect_origin, origin_of, undecided, with_origin
+from porter.source.origin import as_stated, expect_origin, origin_of, undecided
 from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
 from porter.source.tuned import open_tuned
@@ -54,19 +53,12 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         known = origin_of(candidate, wishes.origin)
         expect_origin(candidate, known)
         wishes = replace(wishes, options={**known.options, **wishes.options})
-        opened = _with_config(with_origin(_advised(candidate, wishes), known), path)
+        try:
+            opened = with_config(open_candidate(candidate, wishes, known.origin))
+        except MappingError as error:
+            raise _advised(error, candidate, wishes) from None
         warnings += undecided(opened)
     return replace(opened, warnings=(*warnings, *_no_background(opened, path, wishes), *opened.warnings))
-
-
-def _with_config(opened: Opened, path: Path) -> Opened:
-    """With what timm's config.json beside the weights states, unless a zoo publishes them."""
-    if opened.file.published:
-        return opened
-    stated, warnings = stated_beside(path)
-    stated, others = stated.for_head(opened.facts)
-    facts = stated.of(opened.facts, str(path.parent / CONFIG_FILE))
-    return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
 
 
 def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...]:
@@ -76,19 +68,16 @@ def _no_background(opened: Opened, path: Path, wishes: Wishes) -> tuple[str, ...
     return (f"--keep-background: no background row is known in the {opened.facts.source_classes} classes of {path.name}",)
 
 
-def _advised(candidate: Candidate, wishes: Wishes) -> Opened:
-    """The file as the variant; if it is not, the error says what would help."""
-    try:
-        return open_candidate(candidate, wishes)
-    except MappingError as error:
-        tried = MappingError(
-            error.message,
-            where=error.where,
-            next=NO_MAP if error.maps else error.next,
-            maps=[setting for setting in error.maps if _works(candidate, wishes, setting)],
-        )
-        tried.next = _advice(tried, candidate.checkpoint, candidate.member)
-        raise tried from None
+def _advised(error: MappingError, candidate: Candidate, wishes: Wishes) -> MappingError:
+    """The error of a file that is not the variant, with what would help."""
+    tried = MappingError(
+        error.message,
+        where=error.where,
+        next=NO_MAP if error.maps else error.next,
+        maps=[setting for setting in error.maps if _works(candidate, wishes, setting)],
+    )
+    tried.next = _advice(tried, candidate)
+    return tried
 
 
 def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
@@ -102,9 +91,9 @@ def _works(candidate: Candidate, wishes: Wishes, setting: str) -> bool:
     return True
 
 
-def _advice(error: MappingError, checkpoint: Checkpoint, member: Member) -> str | None:
+def _advice(error: MappingError, candidate: Candidate) -> str | None:
     """The error's own advice, unless the file looks like another variant or zoo than was asked for."""
-    recipes = member.recipe.path.parent
+    member, checkpoint, recipes = candidate.member, candidate.checkpoint, candidate.member.recipe.path.parent
     matches = rank(checkpoint, recipes).matches
     likely = [match for match in matches if match.score == matches[0].score >= LIKELY]
     if any(match.is_a == (member.variant, member.zoo.name) for match in likely) or (error.maps and not likely):
@@ -222,7 +211,7 @@ def open_as(match: Match, wishes: Wishes = NONE) -> Opened:
     candidate = as_stated(match.candidate, known)
     expect_origin(candidate, known)
     wishes = replace(wishes, options={**known.options, **wishes.options})
-    return with_origin(open_candidate(candidate, wishes), known)
+    return open_candidate(candidate, wishes, known.origin)
 
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
 from porter.filegraph.checkpoint import Checkpoint
+from porter.source.opened import Opened
 from porter.source.protocol import NOTHING, Stated
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.onnx")
@@ -98,6 +100,17 @@ def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:
     except (PorterError, *_BAD) as error:
         warnings.append(f"the names of classes that {CONFIG_FILE} states are not used: {error}")
     return Stated(protocol, labels, "file") if protocol or labels else NOTHING, tuple(warnings)
+
+
+def with_config(opened: Opened) -> Opened:
+    """A source with what timm's config.json beside its weights states, unless a zoo publishes them."""
+    if opened.file.published or opened.fitted is None:
+        return opened
+    path = opened.fitted.checkpoint.path
+    stated, warnings = stated_beside(path)
+    stated, others = stated.for_head(opened.facts)
+    facts = stated.of(opened.facts, str(path.parent / CONFIG_FILE))
+    return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
 
 
 def _read_beside(file: Path, warnings: list[str]) -> dict[str, Any]:

@@ -15,12 +15,11 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.by_position import name_by_position
 from porter.fitting.candidate import Candidate
 from porter.fitting.fit import Fit, read_tensors
-from porter.fitting.twins import same_function
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import INPUT
 from porter.padding.sizes import InputSizes
-from porter.port import Facts, Port, SourceFile, TensorLists
+from porter.port import Facts, Origin, Port, SourceFile, TensorLists
 from porter.recipe import Member, assumed_size, with_options
 from porter.source.assumed import what_is_assumed
 from porter.source.opened import Fitted, Opened
@@ -61,7 +60,7 @@ def open_port(port: Port, member: Member | None = None) -> Opened:
     )
 
 
-def open_candidate(candidate: Candidate, wishes: Wishes = NONE) -> Opened:
+def open_candidate(candidate: Candidate, wishes: Wishes = NONE, origin: Origin | None = None) -> Opened:
     """A file that is read (porter.formats.reading.read_weights) as a variant of a zoo, or of the zoo that publishes this very file.
 
     Raises:
@@ -70,7 +69,7 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE) -> Opened:
     """
     member, checkpoint = candidate.member, candidate.checkpoint
     publisher = candidate.publisher
-    if publisher is not None and not same_function(member, publisher):
+    if publisher not in (None, member) and (publisher.variant, publisher.zoo.name) not in candidate.equals:
         publisher = None  # the user insists on a twin of it
     other_zoo = _other_zoo_warning(publisher, member)
     member = publisher or member
@@ -96,6 +95,8 @@ def open_candidate(candidate: Candidate, wishes: Wishes = NONE) -> Opened:
             protocol_by=None if protocol is None else "recipe" if publisher is None else "published",
             labels=labels.name if labels else None,
             class_names=labels.names if labels else (),
+            origin=origin,
+            twins=candidate.twins,
             licence=publisher.zoo.licence_of(publisher.variant) if publisher else None,
             assumed=() if recorded else what_is_assumed(checkpoint, fit, member.zoo),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -11,7 +11,7 @@ from porter.base.errors import UsageError
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
-from porter.fitting.twins import same_function, twins_of
+from porter.fitting.twins import twins_of
 from porter.formats.torch_export import SAVE
 from porter.port import BY, Origin
 from porter.recipe import Member, convert_command, sound_recipes
@@ -56,7 +56,7 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> Known:
             message = f"these weights are asked for from {member.zoo.name}, and --origin says {zoo}"
             raise UsageError(message, where="--origin", next=f"--from {zoo} --origin {zoo}")
         otherwise = origin_of(candidate)
-        options = otherwise.options if otherwise.origin is not None and _is_stated(member, otherwise.origin) else {}
+        options = otherwise.options if otherwise.origin is not None and _is_stated(candidate, otherwise.origin) else {}
         return Known(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
         return Known(stated_origin(checkpoint))
@@ -88,7 +88,7 @@ def expect_origin(candidate: Candidate, known: Known) -> None:
         UsageError: with both names.
     """
     member, path, origin = candidate.member, candidate.checkpoint.path, known.origin
-    if origin is None or origin.by in ("graph", "user") or _is_stated(member, origin):
+    if origin is None or origin.by in ("graph", "user") or _is_stated(candidate, origin):
         return
     recipes, stated, also = member.recipe.path.parent, _elsewhere(member, known), ""
     if origin.variant is not None:
@@ -118,13 +118,6 @@ def _elsewhere(member: Member, known: Known) -> Member | None:
     return None
 
 
-def with_origin(opened: Opened, known: Known) -> Opened:
-    """A source with what is known of its origin, and its twins; a file that carries its graph has none."""
-    assert opened.member is not None and opened.fitted is not None
-    twins = () if opened.fitted.checkpoint.graph is not None else twins_of(opened.member)
-    return replace(opened, facts=opened.stating(origin=known.origin, twins=twins))
-
-
 def undecided(opened: Opened) -> tuple[str, ...]:
     """A warning for each twin of a source whose origin nothing states."""
     member, facts = opened.member, opened.facts
@@ -141,17 +134,14 @@ def undecided(opened: Opened) -> tuple[str, ...]:
 def as_stated(candidate: Candidate, known: Known | None = None) -> Candidate:
     """The variant as the zoo has it that the weights are stated to come from, if that is a twin; otherwise the candidate."""
     member, origin = candidate.member, (known or origin_of(candidate)).origin
-    if origin is None or origin.variant != member.variant or origin.zoo not in {twin.zoo for twin in twins_of(member)}:
+    if origin is None or origin.variant != member.variant or origin.zoo not in {twin.zoo for twin in candidate.twins}:
         return candidate
     return Candidate.of(member.recipe.member(member.variant, str(origin.zoo)), candidate.checkpoint)
 
 
-def _is_stated(member: Member, origin: Origin) -> bool:
-    if origin.variant is None or origin.zoo is None:
-        return False
-    if (origin.variant, origin.zoo) == (member.variant, member.zoo.name):
-        return True
-    return same_function(member, member.recipe.member(origin.variant, origin.zoo))
+def _is_stated(candidate: Candidate, origin: Origin) -> bool:
+    stated = origin.variant, origin.zoo
+    return stated == (candidate.member.variant, candidate.member.zoo.name) or stated in candidate.equals
 
 
 def _known(member: Member, stated: Statement) -> Known:
