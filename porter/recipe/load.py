@@ -172,8 +172,10 @@ def _check_variables(source: Source, location: Location, values: Mapping[str, An
     faults, other = Faults(), "give it another name"
     for name, value in values.items():
         with faults.kept(), source.at((*location, name), key=True):
-            if name in RESERVED or name in FUNCTIONS or not name.isidentifier():
-                raise RecipeError(f"'{name}' cannot be the name of a variable", next=other)
+            if name in RESERVED or name in FUNCTIONS:
+                raise RecipeError(f"'{name}' is a word of recipes and cannot be the name of a variable", next=other)
+            if not name.isidentifier():
+                raise RecipeError(f"'{name}' cannot be the name of a variable", next="write letters, digits and _")
             if name in taken:
                 raise RecipeError(f"'{name}' is {taken[name]} too", next="give one of them another name")
         with faults.kept(), source.at((*location, name)):

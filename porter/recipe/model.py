@@ -34,7 +34,10 @@ BUILT_SIZE = "input_size"
 OWN = "own"
 """In a tap, the node's own name."""
 
-RESERVED = frozenset({"index", "count", "first", "last", "channels", "input", OWN})
+PLACE = "place"
+"""In a name, the position of its node among those of its table (porter.recipe.places)."""
+
+RESERVED = frozenset({"index", "count", "first", "last", "channels", "input", "variant", OWN, PLACE})
 """Names that variables and parameters may not have."""
 
 

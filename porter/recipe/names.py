@@ -21,9 +21,9 @@ from porter.graph import INPUT, Affine, Graph, Node, head_of, tensor_shapes
 from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
-from porter.recipe.model import OWN, LayerName, Member, NameRule, Placed
-from porter.recipe.patterns import match_path, unmatched
-from porter.recipe.places import PLACE, Places
+from porter.recipe.model import OWN, PLACE, RESERVED, LayerName, Member, NameRule, Placed
+from porter.recipe.patterns import compile_pattern, match_path, unmatched
+from porter.recipe.places import Places
 from porter.recipe.schema import NameSection, one_of, parse_section
 from porter.recipe.source import Location, Source
 from porter.recipe.spelling import hint, nearest
@@ -102,7 +102,9 @@ def _rules(
         if key == PREFIX:
             continue
         with source.at(here, key=True):
-            match_path(pattern, "")
+            if caught := RESERVED & compile_pattern(pattern).groupindex.keys():
+                message = f"'{min(caught)}' is a word of recipes and cannot be what a pattern catches"
+                raise RecipeError(message, next="give it another name")
         if key.endswith("/"):
             yield from _rules(source, here, value, pattern, prefixes)
             continue

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from porter.recipe.expressions import placeholders
-from porter.recipe.model import NameRule
+from porter.recipe.model import PLACE, NameRule
 from porter.recipe.patterns import compile_pattern, match_path
 from porter.recipe.source import Location
 
-PLACE = "place"
 Caught = tuple[Any, ...]
 
 

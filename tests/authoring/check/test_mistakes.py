@@ -102,6 +102,12 @@ MISTAKES = {
         "'extra' is a constant too",
         "another name",
     ),
+    **{
+        f"a variable called {word}": Mistake(
+            "{width: 8, ", f"{{¶{word}: 1, width: 8, ", f"'{word}' is a word of recipes", "another name"
+        )
+        for word in ("place", "variant", "count", "min")
+    },
     "an expression as a constant": Mistake("options: {", "constants: {a: ¶'=2*4'}\noptions: {", "is not an expression", ""),
     "an option that is a constant": Mistake(HOME, HOME + "    options: {¶depth: 1}\n", "no option 'depth'", "known are"),
     "an expression as a variable": Mistake(
@@ -155,6 +161,12 @@ MISTAKES = {
     ),
     # zoos
     "a pattern of names that matches nothing": Mistake("stem/norm: bn1", "¶stem/nrom: bn1", "matches no node", "'stem/norm'"),
+    **{
+        f"what is caught called {word}": Mistake(
+            '"stage{s}/unit{u}/conv"', f'¶"stage{{{word}}}/unit{{u}}/conv"', f"'{word}' is a word of recipes", "another name"
+        )
+        for word in ("place", "input")
+    },
     "a place of all names": Mistake(
         "      stem/conv: conv1\n",
         "      prefix: ¶'a{place}'\n      stem/conv: conv1\n",
