@@ -25,7 +25,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, BinaryIO, Literal, TypeAlias, get_args
 
-from porter.base.errors import FileError, RecipeError, UsageError
+from porter.base.errors import FileError, PorterError, UsageError
 from porter.data.interpolations import RESAMPLINGS, Interpolation, Resampling
 from porter.data.jpeg import Jpeg, decoded_fast, fast_decoder, is_jpeg
 
@@ -51,6 +51,16 @@ _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _MAX_RESIZED_PIXELS = 1 << 25
 
 
+class ProtocolError(PorterError):
+    """Values that do not make a protocol. `key` is the wrong one."""
+
+    code = "protocol"
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 @dataclass(frozen=True)
 class Preprocess:
     """A preprocessing protocol: value = (pixel / divide - mean) / std, in float32.
@@ -70,7 +80,7 @@ class Preprocess:
         std: per channel, in the order of `channels`.
 
     Raises:
-        RecipeError: values that do not make a protocol.
+        ProtocolError: values that do not make a protocol.
     """
 
     resize: Resize
@@ -88,26 +98,26 @@ class Preprocess:
     def __post_init__(self) -> None:
         for name, kind in (("resize", Resize), ("interpolation", Interpolation), ("channels", Channels)):
             if getattr(self, name) not in get_args(kind):
-                raise RecipeError(f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'", key=name)
+                raise ProtocolError(f"'{name}' is one of {', '.join(get_args(kind))}, got '{getattr(self, name)}'", key=name)
         for name, kind in (("crop_rounding", Rounding), ("jpeg", Jpeg)):
             if getattr(self, name) not in (None, *get_args(kind)):
                 named = ", ".join(get_args(kind))
-                raise RecipeError(f"'{name}' is one of {named}, got '{getattr(self, name)}'", key=name)
+                raise ProtocolError(f"'{name}' is one of {named}, got '{getattr(self, name)}'", key=name)
         if (self.resize == "none") != (self.interpolation == "none"):
             message = f"'resize' and 'interpolation' are 'none' together, got '{self.resize}' and '{self.interpolation}'"
-            raise RecipeError(message, key="interpolation")
+            raise ProtocolError(message, key="interpolation")
         if not 1 <= self.size <= 4096:
-            raise RecipeError(f"'size' is from 1 to 4096, got {self.size}", key="size")
+            raise ProtocolError(f"'size' is from 1 to 4096, got {self.size}", key="size")
         if self.crop is not None and not 1 <= self.crop <= self.size:
-            raise RecipeError(f"'crop' is from 1 to the size {self.size}, got {self.crop}", key="crop")
+            raise ProtocolError(f"'crop' is from 1 to the size {self.size}, got {self.crop}", key="crop")
         if self.central_fraction is not None and not 0 < self.central_fraction <= 1:
-            raise RecipeError(f"'central_fraction' is above 0 and at most 1, got {self.central_fraction}", key="central_fraction")
+            raise ProtocolError(f"'central_fraction' is above 0 and at most 1, got {self.central_fraction}", key="central_fraction")
         if not 0 < self.divide < inf:
-            raise RecipeError(f"'divide' is above 0, got {self.divide}", key="divide")
+            raise ProtocolError(f"'divide' is above 0, got {self.divide}", key="divide")
         if len(self.mean) != 3 or not all(map(isfinite, self.mean)):
-            raise RecipeError(f"'mean' has three values, got {self.mean}", key="mean")
+            raise ProtocolError(f"'mean' has three values, got {self.mean}", key="mean")
         if len(self.std) != 3 or not all(0 < value < inf for value in self.std):
-            raise RecipeError(f"'std' has three values above 0, got {self.std}", key="std")
+            raise ProtocolError(f"'std' has three values above 0, got {self.std}", key="std")
 
     @property
     def fed_side(self) -> int | None:
@@ -139,7 +149,7 @@ class Preprocess:
         (`side * 8 // 7`) and timm (`floor(side / crop_pct)`) down.
 
         Raises:
-            RecipeError: `side` makes a size above 4096.
+            ProtocolError: `side` makes a size above 4096.
         """
         own = self.fed_side
         if own is None or own == side:

@@ -8,8 +8,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from porter.base.errors import FileError, RecipeError, UsageError
-from porter.data.preprocess import Preprocess
+from porter.base.errors import FileError, UsageError
+from porter.data.preprocess import Preprocess, ProtocolError
 from porter.files import AnyPath, expect_plain
 
 OPTION = "--preprocess"
@@ -30,7 +30,7 @@ def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
     stated = given if isinstance(given, Mapping) else _parsed(given)
     try:
         return _protocol(stated)
-    except RecipeError as error:
+    except ProtocolError as error:
         raise UsageError(error.message, where=OPTION, next=_next()) from None
 
 
@@ -97,12 +97,12 @@ def _pairs(text: str) -> Iterator[tuple[str, Any]]:
 def _protocol(stated: Mapping[str, Any]) -> Preprocess:
     known = {field.name: field for field in fields(Preprocess)}
     if strange := [name for name in stated if name not in known]:
-        raise RecipeError(f"'{strange[0]}' is no part of a protocol, which are {', '.join(known)}")
+        raise ProtocolError(f"'{strange[0]}' is no part of a protocol, which are {', '.join(known)}")
     given = {name: _value(name, value) for name, value in stated.items() if value is not None}
     if given.get("resize") == "none":
         given.setdefault("interpolation", "none")
     if lacking := [name for name, field in known.items() if field.default is MISSING and name not in given]:
-        raise RecipeError(f"a protocol needs {' and '.join(map(repr, lacking))}")
+        raise ProtocolError(f"a protocol needs {' and '.join(map(repr, lacking))}")
     return Preprocess(**given)
 
 
@@ -120,7 +120,7 @@ def _value(name: str, value: Any) -> Any:
             if _NUMBERS[name] is int
             else "a number"
         )
-        raise RecipeError(f"'{name}' is {what}, got '{value}'") from None
+        raise ProtocolError(f"'{name}' is {what}, got '{value}'") from None
 
 
 def fed(protocol: Preprocess, rows: int, columns: int) -> str:

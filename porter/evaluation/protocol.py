@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from porter.base.errors import RecipeError, UsageError
-from porter.data.preprocess import Preprocess
+from porter.base.errors import UsageError
+from porter.data.preprocess import Preprocess, ProtocolError
 from porter.data.statements import example, in_words
 from porter.evaluation.results import Crops
 from porter.formats.recognition import FORMATS
@@ -95,7 +95,7 @@ def fitted(protocol: Preprocess, taken: Input, where: str) -> Preprocess:
         )
     try:
         return protocol.at(rows)
-    except RecipeError as error:
+    except ProtocolError as error:
         raise UsageError(
             f"this model's protocol does not reach {rows}x{columns}, the only size that this port takes: {error.message}",
             where=where,

@@ -16,7 +16,7 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import FileError, GraphError, UsageError
 from porter.base.left_out import LeftOut
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, class_label
-from porter.data.preprocess import Preprocess
+from porter.data.preprocess import Preprocess, ProtocolError
 from porter.files import AnyPath, expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
 from porter.frameworks import Destination, Tensors, get_destination
@@ -361,6 +361,8 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
         raise FileError(
             f"{first['msg']} at {'.'.join(map(str, first['loc'])) or 'the top'}", where=str(path), next="convert again"
         ) from None
+    except ProtocolError as error:
+        raise FileError(f"{error.message} at preprocess", where=str(path), next="convert again") from None
     destination = get_destination(record.framework)
     if destination.MODEL_FILE not in record.model:
         raise FileError(f"'model' lacks {destination.MODEL_FILE}", where=str(path), next="convert again")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from porter.base.errors import RecipeError
 from porter.data.labels import LABEL_MAPS
-from porter.data.preprocess import Preprocess
+from porter.data.preprocess import Preprocess, ProtocolError
 from porter.recipe.faults import Faults
 from porter.recipe.fixed import FIXED
 from porter.recipe.refusals import refused
@@ -254,6 +254,9 @@ def parse_section(kind: type[T], source: Source, location: Location, values: Any
             return found
     except ValidationError as error:
         raise refused(source, location, error) from None
+    except ProtocolError as error:
+        with source.at(location):
+            raise RecipeError(error.message, key=error.key) from None
 
 
 def one_of(source: Source, location: Location, what: str, word: str, known: Iterable[str], *, key: bool = False) -> str:

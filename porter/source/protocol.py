@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from porter.base.errors import RecipeError, UsageError
+from porter.base.errors import UsageError
 from porter.data.classes import recognised
 from porter.data.labels import Labels, read_labels
-from porter.data.preprocess import Preprocess
+from porter.data.preprocess import Preprocess, ProtocolError
 from porter.data.statements import OPTION, in_words, read_preprocess
 from porter.files import AnyPath
 from porter.graph import Affine
@@ -83,7 +83,7 @@ def in_proportion(protocol: Preprocess | None, built: tuple[int, int], native: t
         return protocol
     try:
         return protocol.at(built[0])
-    except RecipeError:  # too large for the protocol, as predict and eval say if the port takes only this size
+    except ProtocolError:  # too large for the protocol, as predict and eval say if the port takes only this size
         return protocol
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from porter.base.errors import FileError, RecipeError, UsageError
+from porter.base.errors import FileError, UsageError
 from porter.data.interpolations import RESAMPLINGS, Interpolation
-from porter.data.preprocess import Preprocess, open_image, prepare
+from porter.data.preprocess import Preprocess, ProtocolError, open_image, prepare
 from tests import originals
 from tests.photo_files import png_of, prepare_ten
 
@@ -172,7 +172,7 @@ def test_ten_crops_without_a_crop_are_refused() -> None:
     ],
 )
 def test_values_that_make_no_protocol(change: dict[str, object], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
+    with pytest.raises(ProtocolError, match=message):
         replace(TORCHVISION, **change)
 
 
