@@ -15,7 +15,7 @@ from porter.cli.app import main
 from porter.formats.triton import load_triton
 from porter.identify import matching
 from porter.recipe import known_variants, recipes_folder
-from porter.recipe.find import Known
+from porter.recipe.find import KnownVariant
 from tests.slim_files import SlimFile, write_slim
 from tests.weights_files import write_weights
 
@@ -75,7 +75,7 @@ def let_go() -> Iterator[None]:
 def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of porter's own recipes, files are compared with MobileNet v1 only: all of them take seconds for a file of many layers."""
 
-    def known(recipes: Path | None) -> tuple[list[Known], tuple[RecipeError, ...]]:
+    def known(recipes: Path | None) -> tuple[list[KnownVariant], tuple[RecipeError, ...]]:
         variants, faults = known_variants(recipes)
         own = recipes_folder()
         return [each for each in variants if each.files[0].parent != own or each.files[0].stem == "mobilenet_v1"], faults

@@ -12,8 +12,8 @@ from porter.recipe import find_recipe
 from porter.source.opened import Opened
 from porter.verification.check import Check
 from porter.verification.fallback import references_of
-from porter.verification.given import Given, open_given
-from porter.verification.references import Source
+from porter.verification.given import ReferenceName, open_given
+from porter.verification.references import SourceValues
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
 
@@ -22,7 +22,7 @@ from porter.verification.sizes import Sizes
 class Remembered:
     """A source that runs each batch once, for all the ports that are compared with it."""
 
-    source: Source
+    source: SourceValues
     values: dict[tuple[tuple[int, ...], bytes, Dtype], dict[str, Array]] = field(default_factory=dict)
 
     @property
@@ -47,7 +47,7 @@ def reference_of(opened: Opened) -> Remembered | None:
     """The first reference of a source, or code of `OWN_CODE`."""
     first, member = next(iter(references_of(opened, "float32")), None), opened.member
     if first is None and member is not None and member.zoo.name in OWN_CODE:
-        return Remembered(open_given(Given(OWN_CODE[member.zoo.name], member.variant), opened, "float32"))
+        return Remembered(open_given(ReferenceName(OWN_CODE[member.zoo.name], member.variant), opened, "float32"))
     return None if first is None else Remembered(first)
 
 
@@ -61,7 +61,7 @@ def zoos_reference(variant: str, zoo: str, weights: Path, recipes: Path | None =
     return reference
 
 
-def expect_proof(port: Port, reference: Source, size: tuple[int, int], silent: tuple[str, ...]) -> Parity:
+def expect_proof(port: Port, reference: SourceValues, size: tuple[int, int], silent: tuple[str, ...]) -> Parity:
     """The function is the same: in float64 1e-10 at every node, except those whose paths end in one of `silent`."""
     (found,) = Check(port, ("float64",)).prove(reference, Sizes((size,), ())).parities
     assert all(node.rel_l2 <= 1e-10 for node in found.nodes) and found.logits.argmax_equal

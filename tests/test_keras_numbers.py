@@ -23,7 +23,7 @@ from porter.graph.plan import make_plan
 from porter.identify.doors import open_member
 from porter.recipe import Member, find_recipe
 from porter.verification.fallback import references_of
-from porter.verification.references import Reference
+from porter.verification.references import ZooReference
 from porter.zoos.implementation import get_implementation
 from tests.support import make_batch, source_checkpoint, standin_graph, standin_tensors
 
@@ -112,7 +112,7 @@ def test_the_reference_is_given_what_the_file_holds(file: Callable[[str], Path])
         opened = open_member(Member(RECIPE, "inception_v3", ZOO), file(name))
         assert opened.fitted is not None and opened.fitted.checkpoint.counted == name.startswith("counted")
         (reference,) = references_of(opened, "float32")
-        assert isinstance(reference, Reference)
+        assert isinstance(reference, ZooReference)
         given[name] = reference.checkpoint.tensors
     named, counted = given.values()
     assert named.keys() == counted.keys() and all(np.array_equal(named[name], counted[name]) for name in named)

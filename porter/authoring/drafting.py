@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from porter.authoring.draft.draft import Draft, Facts, draft_recipe
+from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
 from porter.authoring.draft.from_weights import draft_from_weights
 from porter.authoring.draft.layers import list_layers
 from porter.authoring.draft.names import MARK
@@ -143,7 +143,7 @@ def new_recipe(
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
     written = checkpoint.dialect or engine_name(checkpoint)
     framework = written if written in DEFAULT_ZOOS else "torch"
-    facts = Facts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
+    facts = DraftFacts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
     names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
     names |= _bare_names(found, checkpoint.graph, get_dialect(framework))
     draft = draft_recipe(in_decimals(found.graph), names, facts)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Trial:
+class WeightsTrial:
     """What came of it.
 
     Attributes:
@@ -56,7 +56,7 @@ class Trial:
         }
 
 
-def try_weights(recipe: Recipe, weights: Path) -> Trial:
+def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     """Fits a file to the variant and zoo of a recipe that fits best, and compares porter's build of it in the zoo's own framework
     with the file's own graph or the zoo's implementation.
 
@@ -66,11 +66,11 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
     checkpoint = read_weights(weights)
     matches = rank_variants(checkpoint, recipe).matches
     if not matches:
-        return Trial(error=_unlike(recipe, checkpoint))
+        return WeightsTrial(error=_unlike(recipe, checkpoint))
     try:
         opened = open_candidate(as_stated(matches[0].candidate))
     except MappingError as error:
-        return Trial(error=error)
+        return WeightsTrial(error=error)
     from porter.verification.check import Check
     from porter.verification.reverify import check_against
 
@@ -78,11 +78,11 @@ def try_weights(recipe: Recipe, weights: Path) -> Trial:
         try:
             verdict, _ = check_against(Check(write_trial(Path(folder), opened)), opened)
         except MissingFramework as error:
-            return Trial(opened, skipped=str(error))
+            return WeightsTrial(opened, skipped=str(error))
     if verdict.ok:
-        return Trial(opened, verdict)
+        return WeightsTrial(opened, verdict)
     advice = "compare the step's pad, kernel, stride and options with the zoo's code"
-    return Trial(opened, verdict, error=CheckFailed(verdict.failure(), where=_place(opened.member, verdict), next=advice))
+    return WeightsTrial(opened, verdict, error=CheckFailed(verdict.failure(), where=_place(opened.member, verdict), next=advice))
 
 
 def _place(member: Member | None, verdict: Verdict) -> str | None:

@@ -12,7 +12,7 @@ from porter.frameworks import DESTINATION_NAMES
 if TYPE_CHECKING:
     from porter.authoring.check.check import Checked
     from porter.authoring.drafting import NewRecipe
-    from porter.authoring.trial import Trial
+    from porter.authoring.trial import WeightsTrial
     from porter.base.left_out import LeftOut
     from porter.conversion.convert import Conversion
     from porter.conversion.pad_table import PadTable
@@ -305,7 +305,7 @@ def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
     return table(list(columns), list(zip(*columns.values(), strict=True)))
 
 
-def recipe_check(result: Checked, trial: Trial | None = None) -> list[str]:
+def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str]:
     """Errors and warnings, each with its place, and what was looked at; then what came of a file of weights."""
     lines = [f"error: {error}" for error in result.errors] + [f"warning: {warning}" for warning in result.warnings]
     counts = ((result.variants, "variant"), (result.zoos, "zoo"), (result.sites, "padding site"), (result.nodes, "node"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from porter.cli.printing import some, table
 from porter.evaluation.padding_study.naming import in_words
-from porter.evaluation.results import Study, Trained
+from porter.evaluation.results import Study, StudyAnswer
 
 
 def study(result: Study) -> list[str]:
@@ -29,7 +29,7 @@ def study(result: Study) -> list[str]:
     return [*lines, *(f"  warning   {warning}" for warning in result.warnings)]
 
 
-def _verdict(trained: Trained) -> list[str]:
+def _verdict(trained: StudyAnswer) -> list[str]:
     certain = "certain" if trained.certain else "not certain"
     return [f"{trained.in_short}.", f"  {in_words(trained)} ({certain}): {trained.why}"]
 

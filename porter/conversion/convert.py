@@ -34,7 +34,7 @@ from porter.source.protocol import doubted, read_stated
 from porter.source.trained import parse_padding, with_padding
 
 if TYPE_CHECKING:
-    from porter.verification.given import Given
+    from porter.verification.given import ReferenceName
     from porter.verification.verdict import Verdict
 
 
@@ -128,7 +128,7 @@ def convert(
     if keep_dropout and (stock or framework.NAME not in TRAINED):
         said = "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} are run, and not trained on"
         raise UsageError(said, where="--keep-dropout", next="leave it out")
-    given: Given | None = None
+    given: ReferenceName | None = None
     if reference is not None:
         from porter.verification.given import parse_reference
 
@@ -256,7 +256,7 @@ def _versions(framework: Destination) -> dict[str, str]:
 
 
 def _check(
-    port: Port, opened: Opened, given: Given | None, required: bool, size: Size
+    port: Port, opened: Opened, given: ReferenceName | None, required: bool, size: Size
 ) -> tuple[Verdict | None, dict[str, Any], tuple[str, ...]]:
     """The comparison, what port.json has of it, and warnings.
 

@@ -110,7 +110,7 @@ class PhotoSet:
         return len({label for photo in self.photos for label in photo.labels})
 
 
-class Candidate(NamedTuple):
+class PhotoCandidate(NamedTuple):
     """A photo of a data set.
 
     Attributes:
@@ -138,7 +138,7 @@ class Found:
 
     path: Path
     layout: str
-    candidates: list[Candidate]
+    candidates: list[PhotoCandidate]
     excluded: tuple[Failure, ...] = ()
     beside: tuple[Path, ...] = ()
 

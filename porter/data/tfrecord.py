@@ -26,7 +26,7 @@ _BYTES_LIST, _INT64_LIST = 1, 3
 Value = bytes | int
 
 
-class Record(NamedTuple):
+class TfRecord(NamedTuple):
     """A record's payload: bytes `start` to `end` of the file."""
 
     start: int
@@ -42,7 +42,7 @@ class Example(NamedTuple):
     """
 
     values: dict[str, Value]
-    photo: Record | None
+    photo: TfRecord | None
 
 
 class _Broken(Exception):
@@ -56,7 +56,7 @@ def is_tfrecord(path: Path) -> bool:
     return len(head) == _HEADER.size and masked_crc32c(head[:8]) == _HEADER.unpack(head)[1]
 
 
-def records(file: io.BufferedReader, path: Path) -> Iterator[Record]:
+def records(file: io.BufferedReader, path: Path) -> Iterator[TfRecord]:
     """The records of a file, in their order. Their lengths are checked, not their payloads.
 
     Raises:
@@ -79,7 +79,7 @@ def records(file: io.BufferedReader, path: Path) -> Iterator[Record]:
         if length > left:
             raise FileError(f"a record of {length:,} bytes, and {max(left, 0):,} are left of the file", where=where, next=again)
         start += _HEADER.size
-        yield Record(start, start + length)
+        yield TfRecord(start, start + length)
         start += length + _CHECKSUM.size
     raise FileError(f"more than {_MAX_RECORDS:,} records in one file", where=str(path), next="split it into shards")
 
@@ -94,7 +94,7 @@ def expect_whole(payload: bytes, stored: bytes, path: Path) -> None:
         raise FileError("the checksum of its record is another: the file is damaged", where=str(path))
 
 
-def read_example(file: BinaryIO, record: Record, photos: Collection[str], wanted: Collection[str]) -> Example | str:
+def read_example(file: BinaryIO, record: TfRecord, photos: Collection[str], wanted: Collection[str]) -> Example | str:
     """The features of a record; why there are none if it is no Example.
 
     Args:
@@ -119,36 +119,36 @@ def read_example(file: BinaryIO, record: Record, photos: Collection[str], wanted
     return Example(values, photo)
 
 
-def _entries(file: BinaryIO, record: Record) -> Iterator[Record]:
+def _entries(file: BinaryIO, record: TfRecord) -> Iterator[TfRecord]:
     """Example.features.feature: the entries of the map."""
     for number, features in _fields(file, record):
-        if number == 1 and isinstance(features, Record):
-            yield from (entry for place, entry in _fields(file, features) if place == 1 and isinstance(entry, Record))
+        if number == 1 and isinstance(features, TfRecord):
+            yield from (entry for place, entry in _fields(file, features) if place == 1 and isinstance(entry, TfRecord))
 
 
-def _named(file: BinaryIO, entry: Record) -> tuple[str, Record | None]:
+def _named(file: BinaryIO, entry: TfRecord) -> tuple[str, TfRecord | None]:
     name, feature = "", None
     for number, value in _fields(file, entry):
-        if number == 1 and isinstance(value, Record):
+        if number == 1 and isinstance(value, TfRecord):
             name = _text(file, value).decode("utf-8", "replace")
-        elif number == 2 and isinstance(value, Record):
+        elif number == 2 and isinstance(value, TfRecord):
             feature = value
     return name, feature
 
 
-def _first_bytes(file: BinaryIO, feature: Record) -> Record | None:
+def _first_bytes(file: BinaryIO, feature: TfRecord) -> TfRecord | None:
     for kind, values in _fields(file, feature):
-        if kind == _BYTES_LIST and isinstance(values, Record):
-            return next((value for number, value in _fields(file, values) if number == 1 and isinstance(value, Record)), None)
+        if kind == _BYTES_LIST and isinstance(values, TfRecord):
+            return next((value for number, value in _fields(file, values) if number == 1 and isinstance(value, TfRecord)), None)
     return None
 
 
-def _first(file: BinaryIO, feature: Record) -> Value | None:
+def _first(file: BinaryIO, feature: TfRecord) -> Value | None:
     for kind, values in _fields(file, feature):
-        if not isinstance(values, Record):
+        if not isinstance(values, TfRecord):
             continue
         found = next((value for number, value in _fields(file, values) if number == 1), None)
-        if kind == _BYTES_LIST and isinstance(found, Record):
+        if kind == _BYTES_LIST and isinstance(found, TfRecord):
             return _text(file, found)
         if kind == _INT64_LIST and found is not None:
             number = found if isinstance(found, int) else _varint(file, found.start, found.end)[0]
@@ -156,14 +156,14 @@ def _first(file: BinaryIO, feature: Record) -> Value | None:
     return None
 
 
-def _text(file: BinaryIO, place: Record) -> bytes:
+def _text(file: BinaryIO, place: TfRecord) -> bytes:
     if place.end - place.start > _MAX_TEXT:
         raise _Broken(f"a text of {place.end - place.start:,} bytes")
     file.seek(place.start)
     return file.read(place.end - place.start)
 
 
-def _fields(file: BinaryIO, message: Record) -> Iterator[tuple[int, int | Record]]:
+def _fields(file: BinaryIO, message: TfRecord) -> Iterator[tuple[int, int | TfRecord]]:
     """A message's fields: a number, or where the bytes of a text or of an inner message are."""
     at, end = message
     while at < end:
@@ -177,7 +177,7 @@ def _fields(file: BinaryIO, message: Record) -> Iterator[tuple[int, int | Record
         if not 0 <= length <= end - at:
             raise _Broken(f"byte {at:,} begins a field that does not end within it")
         if wire == 2:
-            yield number, Record(at, at + length)
+            yield number, TfRecord(at, at + length)
         at += length
 
 

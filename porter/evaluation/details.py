@@ -29,7 +29,7 @@ Number = float | None
 
 
 @dataclass(frozen=True)
-class Guess:
+class LikelyClass:
     """One of a photo's likeliest classes."""
 
     index: int
@@ -47,8 +47,8 @@ class SamplePhoto:
     name: str
     labels: tuple[int, ...]
     thumbnail: str | None
-    source: Annotated[tuple[Guess, ...], Field(max_length=5)] | None
-    port: Annotated[tuple[Guess, ...], Field(max_length=5)]
+    source: Annotated[tuple[LikelyClass, ...], Field(max_length=5)] | None
+    port: Annotated[tuple[LikelyClass, ...], Field(max_length=5)]
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ def _photo(port: Port, photo: Photo, position: int, scored: Scored) -> SamplePho
     return SamplePhoto(photo.name, photo.labels, _thumbnail(photo), source, _top(port, scored.models[PORT], position))
 
 
-def _top(port: Port, scores: Scores, position: int) -> tuple[Guess, ...]:
+def _top(port: Port, scores: Scores, position: int) -> tuple[LikelyClass, ...]:
     found = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:
             label = port.record.label_of(row)
-            found.append(Guess(row, label.name if label else None, share))
+            found.append(LikelyClass(row, label.name if label else None, share))
     return tuple(found)
 
 

@@ -23,7 +23,7 @@ from porter.evaluation.scoring import Logits, Scored, Watching, score
 from porter.frameworks import Classifier
 from porter.port import Facts, Port
 from porter.source.opened import Opened
-from porter.source.protocol import NOTHING, Stated
+from porter.source.protocol import NOTHING, PhotoFacts
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class Options:
     cache: Path | None = None
     split: str | None = None
     labels: Path | None = None
-    stated: Stated = NOTHING
+    stated: PhotoFacts = NOTHING
     class_names: Path | None = None
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from porter.source.protocol import read_stated
 
 
 @dataclass(frozen=True)
-class Guess:
+class ClassScore:
     """One class of a photo. `wnid` and `name` are None if the port's classes have no names, `probability` is None if the port has a
     single output that is no sigmoid's: nothing says what it is.
     """
@@ -40,7 +40,7 @@ class Prediction:
 
     image: Path
     fed: str
-    top5: tuple[Guess, ...]
+    top5: tuple[ClassScore, ...]
     logits: Array = field(repr=False)
 
     def record(self) -> dict[str, Any]:
@@ -86,6 +86,6 @@ def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: A
         label = port.record.label_of(index)
         wnid, name = (label.wnid, label.name) if label else (None, None)
         share = None if alone else float(shares[index])
-        guesses.append(Guess(index, wnid, name, logit=float(logits[index]), probability=share))
+        guesses.append(ClassScore(index, wnid, name, logit=float(logits[index]), probability=share))
     proportion = ", in proportion to the protocol" if rescaled(port.record, protocol) else ""
     return Prediction(image, fed(protocol, *batch.shape[2:]) + proportion, tuple(guesses), logits)

@@ -190,7 +190,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Trained:
+class StudyAnswer:
     """The padding that some weights were trained with.
 
     Attributes:
@@ -234,8 +234,8 @@ class Study:
     sites: Mapping[str, tuple[str, ...]] = field(repr=False)
     cases: tuple[Case, ...] = field(repr=False)
     judged_by: Literal["log_loss", "entropy"]
-    trained: Trained
-    by_entropy: Trained | None = None
+    trained: StudyAnswer
+    by_entropy: StudyAnswer | None = None
     unlabelled: str | None = None
     protocol: str = ""
     preprocess: Mapping[str, Any] | None = None

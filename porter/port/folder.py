@@ -111,7 +111,7 @@ class TensorLists(Strict):
 _NOT_PRINTED = {"format", "graph", "layers", "names", "batches", "class_names", "evaluation", "evaluations", "study"}
 
 
-class Made(Strict):
+class Identity(Strict):
     """What a port is and what it was made from.
 
     Attributes:
@@ -195,7 +195,7 @@ class Facts(Strict):
         return class_label(row, self.label_map, self.background)
 
 
-class Record(Facts, Made):
+class Record(Facts, Identity):
     """The content of port.json. pydantic has the fields of the last class first.
 
     Attributes:
@@ -293,7 +293,7 @@ class Port:
         return engine.build(self.plan, tensors or self.tensors(), record.layers, dtype or record.dtype, device)
 
 
-class Model(Protocol):
+class LoadedModel(Protocol):
     """torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays of numpy. It is called with a batch
     of the framework's own kind, and has the attributes that the framework gives it.
     """
@@ -303,9 +303,9 @@ class Model(Protocol):
     def __getattr__(self, name: str, /) -> Any: ...
 
 
-def load(folder: AnyPath, device: str = "cpu") -> Model:
+def load(folder: AnyPath, device: str = "cpu") -> LoadedModel:
     """The model of a port, built from port.json and never from model.py."""
-    model: Model = read_port(Path(folder)).build(device=device)
+    model: LoadedModel = read_port(Path(folder)).build(device=device)
     return model
 
 

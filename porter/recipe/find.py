@@ -212,7 +212,7 @@ def find_member(subject: str, source: str, given: Path | None = None) -> Member:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownVariant:
     """A variant of a zoo, whose recipe need not be read yet.
 
     Attributes:
@@ -234,14 +234,14 @@ class Known:
         return open_recipe(*self.files).member(self.variant, self.zoo)
 
 
-def known_variants(given: Path | None = None) -> tuple[tuple[Known, ...], tuple[RecipeError, ...]]:
+def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...], tuple[RecipeError, ...]]:
     """Every variant and zoo in `recipe_folders`, and the errors of the recipes that cannot be used: a wrong recipe spoils itself
     only. Nothing is said of files in ./recipes that are not recipes. Recipes with fingerprints are not read.
 
     Raises:
         UsageError: as `recipe_folders`.
     """
-    known: list[Known] = []
+    known: list[KnownVariant] = []
     faults = []
     prints = shipped_fingerprints()
     for declaring in declared_recipes(given):
@@ -254,7 +254,7 @@ def known_variants(given: Path | None = None) -> tuple[tuple[Known, ...], tuple[
             recipe = None if own else load_recipe(*declaring.files)
             for variant in declaring.variants:
                 zoos = own[variant] if recipe is None else dict.fromkeys(recipe.zoos_of(variant))
-                known += [Known(declaring.files, variant, zoo, fingerprint) for zoo, fingerprint in zoos.items()]
+                known += [KnownVariant(declaring.files, variant, zoo, fingerprint) for zoo, fingerprint in zoos.items()]
         except RecipeError as error:
             faults.append(error)
     return tuple(known), tuple(faults)

@@ -14,7 +14,7 @@ from porter.recipe.expressions import FUNCTIONS, is_expression
 from porter.recipe.faults import Faults
 from porter.recipe.model import RESERVED, STANDARD_OPTIONS, Recipe, Zoo
 from porter.recipe.schema import LABEL_FILE, BlockSection, Document, Extension, InputSection, ZooSection, parse_section
-from porter.recipe.source import Location, Part, Source, assemble, read_source
+from porter.recipe.source import Location, Source, SourcePart, assemble, read_source
 from porter.recipe.spelling import nearest
 from porter.recipe.steps import COMMON, OPERATIONS, Block, Step, check_expressions, expressions, nested, parse_steps
 from porter.recipe.zoos import ZOOS, Zoos
@@ -156,16 +156,16 @@ def expect_sections(path: Path) -> None:
 def _extended(source: Source, base: Recipe) -> Source:
     """The recipe `base` and what `source` adds to it. The zoos of `base` stay as they are: they lack the new variants."""
     parse_section(Extension, source, (), source.data)
-    parts = [Part((), base.source, ())]
+    parts = [SourcePart((), base.source, ())]
     for key, known in (("variants", base.variants), ("options", base.options), ("constants", base.constants), (ZOOS, base.zoos)):
         for name in source.data.get(key, {}):
             if name in known:
                 where = source.where((key, name), key=True)
                 raise RecipeError(f"'{name}' is in {base.path.name} too", where=where, next="give it another name")
-        parts += [Part((key,), source, (key,))] if key in source.data else []
+        parts += [SourcePart((key,), source, (key,))] if key in source.data else []
     whole = [name for name, zoo in base.source.data[ZOOS].items() if not {"only", "extends"} & zoo.keys()]
     kept = {ZOOS: {name: {"only": tuple(base.variants)} for name in whole}}
-    return assemble(source.path, (*parts, Part((), Source(source.path, kept, {}, {}), ())))
+    return assemble(source.path, (*parts, SourcePart((), Source(source.path, kept, {}, {}), ())))
 
 
 def _check_variables(source: Source, location: Location, values: Mapping[str, Any], taken: Mapping[str, str]) -> None:

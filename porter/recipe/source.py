@@ -53,7 +53,7 @@ _YAML_ADVICE = (
 """Words of a parser's message to what to do."""
 
 
-class Places(Protocol):
+class Marked(Protocol):
     """A part of a recipe, which knows where its values are written."""
 
     def mark(self, location: Location, key: bool) -> Mark | None: ...
@@ -74,7 +74,7 @@ class Source:
     data: Mapping[str, Any]
     values: Mapping[Location, Mark]
     keys: Mapping[Location, Mark]
-    parts: tuple[Places, ...] = ()
+    parts: tuple[Marked, ...] = ()
 
     def value(self, location: Location) -> Any:
         """The value at a location that exists."""
@@ -107,7 +107,7 @@ class Source:
             raise
 
 
-class Part(NamedTuple):
+class SourcePart(NamedTuple):
     """The value at `location` of a source, as the value at `place` of an assembled recipe."""
 
     place: tuple[str, ...]
@@ -125,7 +125,7 @@ class Part(NamedTuple):
         return self.source.mark((*self.location, *inner), key=key) if start == self.place else None
 
 
-def assemble(path: Path, parts: Iterable[Part]) -> Source:
+def assemble(path: Path, parts: Iterable[SourcePart]) -> Source:
     """One recipe of parts of several files. Every value keeps the place where it is written.
 
     Mappings at one place are joined, the keys of the first come first; of two other values at one place the first stays.

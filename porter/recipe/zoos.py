@@ -32,7 +32,7 @@ from porter.recipe.schema import (
     one_of,
     parse_section,
 )
-from porter.recipe.source import Location, Mark, Part, Source, assemble, read_source
+from porter.recipe.source import Location, Mark, Source, SourcePart, assemble, read_source
 from porter.recipe.spelling import hint
 from porter.recipe.steps import check_expressions
 from porter.zoos.tables import REFERENCES
@@ -148,7 +148,7 @@ class Zoos(Mapping[str, Zoo]):
     def _assembled(self, name: str, parent: Zoo | None) -> Source:
         """All that is said of a zoo: its section, then its file's group for this architecture, then what the file says of all."""
         home, architecture = (ZOOS, name), self._document.architecture
-        parts = [Part(home, self._source, home)]
+        parts = [SourcePart(home, self._source, home)]
         file = None if "framework" in self._document.zoos[self.root(name)] else self._file(name)
         if file is not None:
             document = parse_section(ZooDocument, file, (), file.data)
@@ -157,12 +157,12 @@ class Zoos(Mapping[str, Zoo]):
             if architecture in document.architectures:
                 group = ("architectures", architecture)
                 parse_section(GroupSection, file, group, document.architectures[architecture])
-                parts.append(Part(home, file, group))
-            parts += [Part((*home, key), file, (key,)) for key in file.data if key not in ("zoo", "architectures")]
+                parts.append(SourcePart(home, file, group))
+            parts += [SourcePart((*home, key), file, (key,)) for key in file.data if key not in ("zoo", "architectures")]
         if parent is not None:
             theirs = self._said[parent.name]
             shared = [key for key in _SHARED if key in theirs.data[ZOOS][parent.name]]
-            parts += [Part((*home, key), theirs, (ZOOS, parent.name, key)) for key in shared]
+            parts += [SourcePart((*home, key), theirs, (ZOOS, parent.name, key)) for key in shared]
         return assemble(self._source.path, parts)
 
     def _file(self, name: str) -> Source | None:

@@ -22,7 +22,7 @@ from porter.graph.pads import Pad
 from porter.port import Input, Record
 from porter.reporting import commands
 from porter.reporting.photos import label_name, logit_name, show
-from porter.reporting.plots.accuracy import Measured, plot_accuracy
+from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_logits
 from porter.reporting.plots.nodes import plot_nodes, written
 from porter.reporting.plots.study import plot_study
@@ -138,12 +138,12 @@ def _counted(reasons: Mapping[str, str]) -> dict[str, int]:
     return dict(Counter(reasons.values()))
 
 
-def _rows(evaluation: Evaluation) -> list[Measured]:
-    rows = [Measured("port", evaluation.top1, evaluation.ci95)]
+def _rows(evaluation: Evaluation) -> list[AccuracyRow]:
+    rows = [AccuracyRow("port", evaluation.top1, evaluation.ci95)]
     if evaluation.source is not None:
-        rows.insert(0, Measured("source", evaluation.source.accuracy.top1, evaluation.source.accuracy.ci95))
+        rows.insert(0, AccuracyRow("source", evaluation.source.accuracy.top1, evaluation.source.accuracy.ci95))
     top1 = _published(evaluation).get("top1")
-    return rows if top1 is None else [*rows, Measured("published", top1, None)]
+    return rows if top1 is None else [*rows, AccuracyRow("published", top1, None)]
 
 
 def _published(evaluation: Evaluation) -> dict[str, float]:

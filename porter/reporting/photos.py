@@ -9,7 +9,7 @@ from io import BytesIO
 from itertools import zip_longest
 
 from porter.data.labels import Label
-from porter.evaluation.details import Guess, SamplePhoto
+from porter.evaluation.details import LikelyClass, SamplePhoto
 from porter.port import Record
 
 MAX_THUMBNAIL_SIDE = 128
@@ -29,13 +29,13 @@ class Thumbnail:
 class Rank:
     """The guesses of both frameworks at one place of their top-5, and whether their classes differ."""
 
-    source: Guess | None
-    port: Guess | None
+    source: LikelyClass | None
+    port: LikelyClass | None
     differs: bool
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownPhoto:
     """A photo as the page shows it. Unless it is `compared`, the source was not run."""
 
     name: str
@@ -45,14 +45,14 @@ class Shown:
     compared: bool
 
 
-def show(photo: SamplePhoto, record: Record) -> Shown:
+def show(photo: SamplePhoto, record: Record) -> ShownPhoto:
     source = photo.source or ()
     ranks = tuple(
         Rank(one, other, photo.source is not None and (one and one.index) != (other and other.index))
         for one, other in zip_longest(source, photo.port)
     )
     labels = ", ".join(label_name(label, record) for label in photo.labels)
-    return Shown(photo.name, labels, thumbnail(photo.thumbnail), ranks, photo.source is not None)
+    return ShownPhoto(photo.name, labels, thumbnail(photo.thumbnail), ranks, photo.source is not None)
 
 
 def label_name(index: int, record: Record) -> str:

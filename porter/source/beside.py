@@ -22,7 +22,7 @@ from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
 from porter.filegraph.checkpoint import Checkpoint
 from porter.source.opened import Opened
-from porter.source.protocol import NOTHING, Stated
+from porter.source.protocol import NOTHING, PhotoFacts
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.onnx")
 _SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".pt2", ".ckpt", ".h5", ".keras", ".onnx", ".npz", ".msgpack", ".tflite")
@@ -57,7 +57,7 @@ def _files_of_weights(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file()]
 
 
-def stated_within(checkpoint: Checkpoint) -> tuple[Stated, tuple[str, ...]]:
+def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
     """What porter's metadata in a file says, and a warning where it is damaged."""
     protocol, names, name = (checkpoint.stated.get(f"porter.{key}") for key in ("preprocess", "class_names", "labels"))
     try:
@@ -65,7 +65,7 @@ def stated_within(checkpoint: Checkpoint) -> tuple[Stated, tuple[str, ...]]:
         if not isinstance(listed, list):
             raise UsageError("'porter.class_names' is not a list of names")
         labels = labels_of(name, listed, "porter.class_names") if name and listed else Labels(name) if name in LABEL_MAPS else None
-        return Stated(read_preprocess(protocol) if protocol else None, labels, "file"), ()
+        return PhotoFacts(read_preprocess(protocol) if protocol else None, labels, "file"), ()
     except (PorterError, ValueError, RecursionError) as error:
         return NOTHING, (f"what porter's metadata in the file says is not used: {error}",)
 
@@ -76,7 +76,7 @@ def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:
+def stated_beside(weights: Path) -> tuple[PhotoFacts, tuple[str, ...]]:
     """What timm's config.json or transformers' preprocessor_config.json beside a file of weights says, and the names of classes in
     config.json; a warning where it says what porter cannot do. They may be links, as in Hugging Face's cache.
     """
@@ -99,7 +99,7 @@ def stated_beside(weights: Path) -> tuple[Stated, tuple[str, ...]]:
             labels = recognised(labels_of(CONFIG_FILE, *names))
     except (PorterError, *_BAD) as error:
         warnings.append(f"the names of classes that {CONFIG_FILE} states are not used: {error}")
-    return Stated(protocol, labels, "file") if protocol or labels else NOTHING, tuple(warnings)
+    return PhotoFacts(protocol, labels, "file") if protocol or labels else NOTHING, tuple(warnings)
 
 
 def with_config(opened: Opened) -> Opened:

@@ -17,7 +17,7 @@ from porter.port import BY, Origin
 from porter.recipe import Member, convert_command, sound_recipes
 from porter.recipe.expressions import Value
 from porter.source.opened import Opened
-from porter.source.statements import RELEASE, Statement, of_config, of_metadata, of_release
+from porter.source.statements import RELEASE, OriginStatement, of_config, of_metadata, of_release
 from porter.zoos.tables import REFERENCES, TWINS_OF_TIMM
 
 _LIBRARIES = {"timm": "timm", "timm_tf": "timm", "torchvision": "torchvision"}
@@ -26,7 +26,7 @@ _EPSILON, _OPTION = "bn_eps", "bn_epsilon"
 
 
 @dataclass(frozen=True)
-class Known:
+class Provenance:
     """What is known of where weights come from.
 
     Attributes:
@@ -37,10 +37,10 @@ class Known:
 
     origin: Origin | None = None
     options: Mapping[str, Value] = field(default_factory=dict)
-    statement: Statement | None = None
+    statement: OriginStatement | None = None
 
 
-def origin_of(candidate: Candidate, insisted: str | None = None) -> Known:
+def origin_of(candidate: Candidate, insisted: str | None = None) -> Provenance:
     """The origin of a file that is asked for as a variant of a zoo, or looks like it.
 
     Args:
@@ -57,20 +57,20 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> Known:
             raise UsageError(message, where="--origin", next=f"--from {zoo} --origin {zoo}")
         otherwise = origin_of(candidate)
         options = otherwise.options if otherwise.origin is not None and _is_stated(candidate, otherwise.origin) else {}
-        return Known(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
+        return Provenance(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
-        return Known(stated_origin(checkpoint))
+        return Provenance(stated_origin(checkpoint))
     if (stated := of_metadata(checkpoint)) is not None and (known := _known(member, stated)).origin:
         return known
     if (stated := of_config(checkpoint)) is not None:
         return _known(member, stated)
     if (publisher := candidate.publisher) is not None:
-        return Known(Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name))
+        return Provenance(Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name))
     for each in member.kin():  # any file can have a name like a release's, so only names that a recipe has count
         if each.file is not None and each.file.name == checkpoint.path.name:
-            return Known(Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name))
+            return Provenance(Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name))
     stated = of_release(checkpoint)
-    return Known() if stated is None else _known(member, stated)
+    return Provenance() if stated is None else _known(member, stated)
 
 
 def stated_origin(checkpoint: Checkpoint) -> Origin | None:
@@ -81,7 +81,7 @@ def stated_origin(checkpoint: Checkpoint) -> Origin | None:
     return None if stated is None else Origin(by=stated.by, says=stated.says)
 
 
-def expect_origin(candidate: Candidate, known: Known) -> None:
+def expect_origin(candidate: Candidate, known: Provenance) -> None:
     """Refuses a variant of a zoo that computes something else than what the weights are stated to be.
 
     Raises:
@@ -106,7 +106,7 @@ def expect_origin(candidate: Candidate, known: Known) -> None:
     )
 
 
-def _elsewhere(member: Member, known: Known) -> Member | None:
+def _elsewhere(member: Member, known: Provenance) -> Member | None:
     """The variant of another recipe that a statement names."""
     if known.statement is None:
         return None
@@ -131,7 +131,7 @@ def undecided(opened: Opened) -> tuple[str, ...]:
     )
 
 
-def as_stated(candidate: Candidate, known: Known | None = None) -> Candidate:
+def as_stated(candidate: Candidate, known: Provenance | None = None) -> Candidate:
     """The variant as the zoo has it that the weights are stated to come from, if that is a twin; otherwise the candidate."""
     member, origin = candidate.member, (known or origin_of(candidate)).origin
     if origin is None or origin.variant != member.variant or origin.zoo not in {twin.zoo for twin in candidate.twins}:
@@ -144,27 +144,27 @@ def _is_stated(candidate: Candidate, origin: Origin) -> bool:
     return stated == (candidate.member.variant, candidate.member.zoo.name) or stated in candidate.equals
 
 
-def _known(member: Member, stated: Statement) -> Known:
+def _known(member: Member, stated: OriginStatement) -> Provenance:
     """What a statement says, among the variants of one recipe."""
     if stated.name is None:
-        return Known(Origin(by=stated.by, says=stated.says))
+        return Provenance(Origin(by=stated.by, says=stated.says))
     if any(_begins(stated.name, twin, not stated.strict) for twin in TWINS_OF_TIMM):
-        return Known(Origin(by=stated.by, says=f"timm's {stated.name:.80}"))
+        return Provenance(Origin(by=stated.by, says=f"timm's {stated.name:.80}"))
     found = list(_named(member, stated))
     most = max((len(name) for _, name, _ in found), default=0)
     longest = [(each, arguments) for each, name, arguments in found if len(name) == most]
     fitting = [(each, options) for each, own in longest if (options := _options(stated, own, each)) is not None]
     if not fitting:
-        return Known(Origin(by=stated.by, says=stated.says), statement=stated) if stated.strict else Known()
+        return Provenance(Origin(by=stated.by, says=stated.says), statement=stated) if stated.strict else Provenance()
     asked = (member.variant, member.zoo.name)
     near = [one for one in fitting if one[0].variant == member.variant]
     each, options = next((one for one in near if (one[0].variant, one[0].zoo.name) == asked), (near or fitting)[0])
     if not stated.strict and {one.zoo.name for one, _ in near} & {twin.zoo for twin in twins_of(each)}:
-        return Known()  # two libraries have models of this name that compute something else
-    return Known(Origin(by=stated.by, says=stated.says, variant=each.variant, zoo=each.zoo.name), options)
+        return Provenance()  # two libraries have models of this name that compute something else
+    return Provenance(Origin(by=stated.by, says=stated.says, variant=each.variant, zoo=each.zoo.name), options)
 
 
-def _named(member: Member, stated: Statement) -> Iterator[tuple[Member, str, Mapping[str, Any]]]:
+def _named(member: Member, stated: OriginStatement) -> Iterator[tuple[Member, str, Mapping[str, Any]]]:
     """The variants of a recipe, each with a name of it that is the stated one or its beginning, and the arguments of that name."""
     recipe, said = member.recipe, stated.name or ""
     for variant in recipe.variants:
@@ -193,7 +193,7 @@ def _names(member: Member) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield (release["name"] if release else stem), {}
 
 
-def _options(stated: Statement, own: Mapping[str, Any], member: Member) -> Mapping[str, Value] | None:
+def _options(stated: OriginStatement, own: Mapping[str, Any], member: Member) -> Mapping[str, Value] | None:
     """The options of the recipe with which a variant is the stated call; None if it is another one."""
     if not stated.strict:
         return {} if not own else None  # a name does not say that its function was called otherwise

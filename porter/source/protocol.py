@@ -23,7 +23,7 @@ Some = TypeVar("Some", bound=Facts)
 
 
 @dataclass(frozen=True)
-class Stated:
+class PhotoFacts:
     """What a user or a file beside the weights says of a model's photos and classes, in place of its recipe or its port."""
 
     preprocess: Preprocess | None = None
@@ -46,7 +46,7 @@ class Stated:
             said |= {"labels": self.labels.name, "class_names": self.labels.names}
         return facts.model_copy(update=said)
 
-    def for_head(self, facts: Facts) -> tuple[Stated, tuple[str, ...]]:
+    def for_head(self, facts: Facts) -> tuple[PhotoFacts, tuple[str, ...]]:
         """What a file states; without the names of classes, and with a warning, where they are of another head."""
         if self.labels is None or self.labels.count == facts.classes - facts.background:
             return self, ()
@@ -54,16 +54,16 @@ class Stated:
         return replace(self, labels=None), (said,)
 
 
-NOTHING = Stated()
+NOTHING = PhotoFacts()
 
 
-def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: AnyPath | None) -> Stated:
+def read_stated(preprocess: AnyPath | Mapping[str, Any] | None, class_names: AnyPath | None) -> PhotoFacts:
     """What is stated: a protocol (porter.data.statements), and a file of the names of the classes, one on each line.
 
     Raises:
         PorterError: the protocol is none, or the file cannot be read.
     """
-    return Stated(
+    return PhotoFacts(
         None if preprocess is None else read_preprocess(preprocess),
         None if class_names is None else recognised(read_labels(Path(class_names))),
     )

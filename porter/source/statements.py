@@ -28,7 +28,7 @@ _TRANSFORMERS = ("tf_padding", "layer_norm_eps", "batch_norm_eps", "hidden_act")
 
 
 @dataclass(frozen=True)
-class Statement:
+class OriginStatement:
     """The name of a model, as something states it.
 
     Attributes:
@@ -47,19 +47,19 @@ class Statement:
     strict: bool = True
 
 
-def of_metadata(checkpoint: Checkpoint) -> Statement | None:
+def of_metadata(checkpoint: Checkpoint) -> OriginStatement | None:
     """What a training script wrote into a .pth."""
     arch = checkpoint.stated.get(ARCH)
-    return None if arch is None else Statement("metadata", f"'{arch:.80}'", arch, strict=False)
+    return None if arch is None else OriginStatement("metadata", f"'{arch:.80}'", arch, strict=False)
 
 
-def of_release(checkpoint: Checkpoint) -> Statement | None:
+def of_release(checkpoint: Checkpoint) -> OriginStatement | None:
     """What the name of a released file says."""
     release = RELEASE.match(checkpoint.path.stem)
-    return release and Statement("file name", f"'{checkpoint.path.name}'", release["name"], strict=False)
+    return release and OriginStatement("file name", f"'{checkpoint.path.name}'", release["name"], strict=False)
 
 
-def of_config(checkpoint: Checkpoint) -> Statement | None:
+def of_config(checkpoint: Checkpoint) -> OriginStatement | None:
     """What the config.json of timm, transformers or keras-hub beside a file says."""
     config = config_beside(checkpoint.path)
     name, kind, made = config.get("architecture"), config.get("model_type"), config.get("class_name")
@@ -69,12 +69,12 @@ def of_config(checkpoint: Checkpoint) -> Statement | None:
         told = {key: value for key, value in given.items() if key not in _NEUTRAL and (key, value) != _usual_pads(name)}
         if (pool := told.pop("global_pool", config.get("global_pool"))) and pool not in _POOLS:
             told["global_pool"] = pool
-        return Statement("config.json", f"timm's {_called(name, told)}", name, "timm", told)
+        return OriginStatement("config.json", f"timm's {_called(name, told)}", name, "timm", told)
     if isinstance(kind, str) and kind:
         told = {key: config[key] for key in _TRANSFORMERS if isinstance(config.get(key), bool | int | float | str)}
-        return Statement("config.json", f"transformers' {_called(kind, told)}", None)
+        return OriginStatement("config.json", f"transformers' {_called(kind, told)}", None)
     if isinstance(made, str) and str(config.get("module")).startswith(("keras_hub.", "keras_cv.")):
-        return Statement("config.json", f"keras-hub's {made:.80}", None)
+        return OriginStatement("config.json", f"keras-hub's {made:.80}", None)
     return None
 
 

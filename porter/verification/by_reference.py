@@ -11,20 +11,20 @@ from porter.graph import INPUT, BatchNorm, Graph
 from porter.verification.check import Check
 from porter.verification.computed import Shifted, ported
 from porter.verification.evidence import LEAST, variation
-from porter.verification.given import GivenReference
+from porter.verification.given import UserReference
 from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
 from porter.verification.parity import settle
-from porter.verification.references import Source
+from porter.verification.references import SourceValues
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes, check_sizes
-from porter.verification.verdict import GivenProof, first_telling
+from porter.verification.verdict import UserProof, first_telling
 
 ROUNDED = 1e-6
 """Weights no further apart, in relative L2 distance, are the same numbers rounded to float32 in two ways (measured: 7e-8)."""
 
 
-def check_given(check: Check, native: tuple[int, int], reference: GivenReference, unfolded: Source) -> GivenProof:
+def check_given(check: Check, native: tuple[int, int], reference: UserReference, unfolded: SourceValues) -> UserProof:
     """The comparison with a reference; in float32 only if it does not run in float64, or its rounded numbers differ there.
 
     Args:
@@ -42,13 +42,13 @@ def check_given(check: Check, native: tuple[int, int], reference: GivenReference
     return first_telling(_proof(fed, reference, unfolded, sizes) for fed in check.fed_with(source, sizes))
 
 
-def _proof(check: Check, reference: GivenReference, unfolded: Source, sizes: Sizes) -> GivenProof:
+def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes: Sizes) -> UserProof:
     """The comparison in one range of inputs, in the most exact type first.
 
     Layers that are paired by their names only are not pairs where the reference's value is another layer's of the port.
     """
     parities: list[Parity] = []
-    source: Source = ported(check.port.record, reference)
+    source: SourceValues = ported(check.port.record, reference)
     notes, rounding, graph = reference.notes, _rounding(reference), check.port.graph
     for dtype in sorted(check.dtypes, reverse=True):  # float64 first: it decides what the function is
         rough = SMOOTH if parities else check.rough  # what does not decide is measured on photos
@@ -71,7 +71,7 @@ def _proof(check: Check, reference: GivenReference, unfolded: Source, sizes: Siz
     apart = _apart(reference, graph)
     if apart is not None and all(parity.ok for parity in parities):
         parities = [replace(parity, ok=False, silent=apart) for parity in parities]
-    return GivenProof(reference.file, settle(parities, check.tolerance), notes, reference.apart, check.fed)
+    return UserProof(reference.file, settle(parities, check.tolerance), notes, reference.apart, check.fed)
 
 
 def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
@@ -79,7 +79,9 @@ def _differs_inside_only(parity: Parity, graph: Graph) -> bool:
     return bool(wrong) and parity.silent is None and wrong.isdisjoint(graph.outputs)
 
 
-def _misnamed(check: Check, source: Source, unfolded: Source, sizes: Sizes, parity: Parity) -> dict[str, tuple[float, str]]:
+def _misnamed(
+    check: Check, source: SourceValues, unfolded: SourceValues, sizes: Sizes, parity: Parity
+) -> dict[str, tuple[float, str]]:
     """Nodes that differ, where the reference's value of that name is the value of another node, or the input: by path, the distance
     and the other's path. A value that the port has nowhere is a mistake, also where the outputs do not show it.
     """
@@ -103,7 +105,7 @@ def _misnamed(check: Check, source: Source, unfolded: Source, sizes: Sizes, pari
     return {path: (wrong[path].rel_l2, other) for path, other in names.items() if other is not None}
 
 
-def _apart(reference: GivenReference, graph: Graph) -> str | None:
+def _apart(reference: UserReference, graph: Graph) -> str | None:
     """Why equal values prove nothing: a kernel of the reference is not the source's. A norm can be the same function with other
     numbers; a kernel that gives the same values with other numbers is not excited.
     """
@@ -114,7 +116,7 @@ def _apart(reference: GivenReference, graph: Graph) -> str | None:
     return f"the weights of {path} are {kernels[path]:.1e} from the source's, and its values are equal"
 
 
-def _rounding(reference: GivenReference) -> str | None:
+def _rounding(reference: UserReference) -> str | None:
     """How the reference's numbers are the source's to float32's rounding only, if they are."""
     if reference.rounded:
         return "in one of both, batch norms or their epsilons were rounded to it"

@@ -20,7 +20,7 @@ from porter.verification.evidence import excitement
 from porter.verification.inputs import ROUGHNESS, SIGNED, SMOOTH, InputRange, Roughness, make_images, make_telling, ranges
 from porter.verification.numbers import moved, norms
 from porter.verification.parity import compare
-from porter.verification.references import Source
+from porter.verification.references import SourceValues
 from porter.verification.results import NOT_FINITE, Parity
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict, first_telling
@@ -72,7 +72,7 @@ class Check:
     images: int = 2
     rough: Roughness = ROUGHNESS[0]
 
-    def fed_with(self, source: Source, sizes: Sizes) -> Iterator[Check]:
+    def fed_with(self, source: SourceValues, sizes: Sizes) -> Iterator[Check]:
         """This check with each range of inputs that a network may take, the one that it states or that excites the source most
         first (porter.verification.inputs.ranges).
         """
@@ -107,7 +107,7 @@ class Check:
         held, fewest = (max(values.values()), 1) if enough <= least else (_HELD, 2)
         return np.array_split(images, min(count, max(fewest, -(-count * each // held))))
 
-    def against(self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:
+    def against(self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None = None) -> tuple[Parity, ...]:
         """Compares the port with a source in each number type; on more images if the source shows little but its outputs, or is
         saturated on all, and on images that are more like photos if on others the source is not finite, or multiplies its rounding
         beyond the limit.
@@ -131,7 +131,7 @@ class Check:
         return replace(self, images=_MANY_IMAGES).against(source, sizes, ending)
 
     def _compared(
-        self, source: Source, sizes: Sizes, ending: Callable[[Array], Array] | None
+        self, source: SourceValues, sizes: Sizes, ending: Callable[[Array], Array] | None
     ) -> tuple[tuple[Parity, ...], dict[Dtype, list[Array]]]:
         """The comparisons, and the images that they are of."""
         port = self.port
@@ -167,11 +167,11 @@ class Check:
         model = self.port.build(dtype, self.device, self.tensors)
         return self.port.destination.ENGINE.run(model, batch.astype(np.dtype(dtype)), [node.path for node in self.port.graph.nodes])
 
-    def prove(self, source: Source, sizes: Sizes) -> Verdict:
+    def prove(self, source: SourceValues, sizes: Sizes) -> Verdict:
         """The comparison with a source, on inputs that tell if there are any."""
         return first_telling(check.verdict(source, sizes) for check in self.fed_with(source, sizes))
 
-    def verdict(self, source: Source, sizes: Sizes) -> Verdict:
+    def verdict(self, source: SourceValues, sizes: Sizes) -> Verdict:
         """The comparison with a source on the inputs of this check."""
         return Verdict(self.against(source, sizes), self.fed, rounding=self.port.record.rounding)
 
@@ -181,7 +181,7 @@ def _enough(channels: int, size: Sequence[int]) -> int:
     return -(-_NUMBERS // (channels * math.prod(size)))
 
 
-def _is_chaotic(parities: Sequence[Parity], source: Source, batches: Mapping[Dtype, Sequence[Array]]) -> bool:
+def _is_chaotic(parities: Sequence[Parity], source: SourceValues, batches: Mapping[Dtype, Sequence[Array]]) -> bool:
     """Whether the source's values in float64 move about as far as the port's are away if its inputs move by one rounding."""
     bad = next((parity.first_bad for parity in parities if parity.dtype == "float64"), None)
     if bad is None or bad.rel_l2 > _LEAST_WRONG:

@@ -18,7 +18,7 @@ from porter.frameworks import Tensors
 from porter.graph import Graph
 from porter.graph.folding import absorb_biases, fold_norms
 from porter.port import Port, Record
-from porter.verification.references import Source, Wrapped
+from porter.verification.references import SourceValues, Wrapped
 
 
 def unrounded_tensors(port: Port, graph: Graph, tensors: Tensors) -> dict[str, dict[str, Array]]:
@@ -61,6 +61,6 @@ class Shifted(Wrapped):
         return own | {path: values[norm] for path, norm in self.folded.items() if norm in values}
 
 
-def ported(record: Record, source: Source) -> Source:
+def ported(record: Record, source: SourceValues) -> SourceValues:
     """A source whose values have the paths of a port."""
     return Shifted(source, record.folded or {}, frozenset(record.absorbed.values())) if record.computed else source

@@ -10,9 +10,9 @@ from porter.base.dtypes import Dtype
 from porter.base.errors import MissingFramework
 from porter.frameworks import DESTINATION_NAMES, engine_name, get_destination, get_engine
 from porter.source.opened import Opened
-from porter.verification.references import FileGraphSource, OwnBuild, Reference, rounded, rounded_tensors, zoo_reference
+from porter.verification.references import FileGraphSource, OwnBuild, ZooReference, rounded, rounded_tensors, zoo_reference
 
-Form: TypeAlias = FileGraphSource | Reference | OwnBuild
+Form: TypeAlias = FileGraphSource | ZooReference | OwnBuild
 T = TypeVar("T")
 
 OF_A_PORT = (

@@ -45,7 +45,7 @@ Ending = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
-class Given:
+class ReferenceName:
     """What `--reference` names: a file, and the callable in it if it is code."""
 
     file: Path
@@ -57,14 +57,14 @@ class Given:
         return f"the given {self.file.name}:{self.maker}" if self.maker else f"the given {self.file.name}"
 
 
-def parse_reference(text: str) -> Given:
+def parse_reference(text: str) -> ReferenceName:
     """What `--reference` says: FILE.py:CALLABLE, or a FILE that carries its graph.
 
     Raises:
         UsageError: there is no such file, or code is given without its callable.
     """
     code = _CODE.fullmatch(text)
-    given = Given(Path(code["file"]), code["name"]) if code else Given(Path(text))
+    given = ReferenceName(Path(code["file"]), code["name"]) if code else ReferenceName(Path(text))
     if not given.file.exists():
         raise UsageError("there is no such file", where=f"--reference {given.file}", next="check the path")
     if given.maker is None and given.file.suffix == ".py":
@@ -74,8 +74,8 @@ def parse_reference(text: str) -> Given:
 
 
 @dataclass(frozen=True)
-class GivenReference:
-    """A reference that a user gives (porter.verification.references.Source).
+class UserReference:
+    """A reference that a user gives (porter.verification.references.SourceValues).
 
     Attributes:
         file: for port.json.
@@ -124,7 +124,7 @@ class GivenReference:
         return {**shown.values, **outputs}
 
 
-def open_given(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
+def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     """The reference of a source, with weights rounded to a port's type.
 
     Raises:
@@ -151,7 +151,7 @@ def _image(graph: Graph, size: tuple[int, int]) -> Array:
     return np.random.default_rng(0).standard_normal((IMAGES, graph.channels, *size))
 
 
-def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
+def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     make, notes = maker(given.file, str(given.maker)), dict[str, None]()
     image = _image(opened.graph, opened.sizes.built)
 
@@ -180,7 +180,7 @@ def _of_code(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
 
     shown(image, "float32")
     file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-    return GivenReference(given.name, file, opened.graph, InputSizes(opened.sizes.built), shown, tuple(notes))
+    return UserReference(given.name, file, opened.graph, InputSizes(opened.sizes.built), shown, tuple(notes))
 
 
 def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
@@ -198,7 +198,7 @@ def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
     return {path: tuple(dict.fromkeys(alike)) for path, alike in names.items()}
 
 
-def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
+def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
     checkpoint = read_weights(given.file, with_md5=False)
     file, where = checkpoint.graph, str(given.file)
     if file is None:
@@ -235,10 +235,10 @@ def _of_file(given: Given, opened: Opened, stored: Dtype) -> GivenReference:
     record = GivenFile(file=given.file.name, sha256=checkpoint.sha256, maker=None)
     sizes = InputSizes(built, None if file.resizable else file.built_size)
     apart = weight_distances(opened, file, checkpoint.tensors, pairs.layers)
-    return GivenReference(given.name, record, opened.graph, sizes, shown, rounded=pairs.rounded, named=pairs.named, apart=apart)
+    return UserReference(given.name, record, opened.graph, sizes, shown, rounded=pairs.rounded, named=pairs.named, apart=apart)
 
 
-def _expect_outputs(given: Given, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]) -> str | None:
+def _expect_outputs(given: ReferenceName, opened: Opened, outputs: Sequence[Array], size: tuple[int, int]) -> str | None:
     """Refuses a reference whose outputs are not as many or as large as the source's; path of the head whose row 0 it has and the
     port lacks.
     """
@@ -265,7 +265,7 @@ def _text(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape))
 
 
-def _ending(given: Given, opened: Opened, outputs: Sequence[Array]) -> tuple[Ending | None, tuple[str, ...]]:
+def _ending(given: ReferenceName, opened: Opened, outputs: Sequence[Array]) -> tuple[Ending | None, tuple[str, ...]]:
     """What makes the port's logits comparable with the reference's outputs, which may be probabilities, and a line that says so."""
     value = outputs[0].reshape(len(outputs[0]), -1).astype(np.float64)
     kept = isinstance(opened.graph.by_path[opened.graph.output].op, Softmax | Sigmoid)

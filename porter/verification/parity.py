@@ -20,7 +20,7 @@ from porter.verification.bounds import Reached
 from porter.verification.evidence import Samples, silence, unexcited
 from porter.verification.memory import release, set_aside, trim
 from porter.verification.numbers import Norms, distance, moved, norms, top_margin
-from porter.verification.references import Source
+from porter.verification.references import SourceValues
 from porter.verification.results import NOT_FINITE, Distance, FirstBad, NodeDistance, Parity
 
 FLOAT64_LIMIT = 1e-10
@@ -76,7 +76,7 @@ def _rounds_only(parity: Parity) -> bool:
 
 
 def compare(
-    plan: Plan, source: Source, port: Run, batches: Mapping[Dtype, Sequence[Array]], tolerance: float | None = None
+    plan: Plan, source: SourceValues, port: Run, batches: Mapping[Dtype, Sequence[Array]], tolerance: float | None = None
 ) -> tuple[Parity, ...]:
     """Runs both sides over `batches` and compares every node that both show.
 
@@ -123,7 +123,7 @@ def compare(
     return settle([one if one.ok else _with_more_draws(one, source, batches[one.dtype]) for one in parities], tolerance)
 
 
-def _with_more_draws(parity: Parity, source: Source, batches: Sequence[Array]) -> Parity:
+def _with_more_draws(parity: Parity, source: SourceValues, batches: Sequence[Array]) -> Parity:
     """With the largest of several draws of the source's own rounding at each node; each moves the inputs by one rounding."""
     largest = {node.path: node.rounding for node in parity.nodes}
     for seed in range(_DRAWS):

@@ -24,7 +24,7 @@ from porter.recipe.expressions import Value
 from porter.zoos.implementation import Implementation, get_implementation
 
 
-class Source(Protocol):
+class SourceValues(Protocol):
     """Gives the source's values at a graph's nodes."""
 
     @property
@@ -42,7 +42,7 @@ class Source(Protocol):
 class Wrapped:
     """A source that stands around another one."""
 
-    source: Source
+    source: SourceValues
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ class Wrapped:
 
 
 @dataclass
-class Reference:
+class ZooReference:
     """The zoo's own implementation, which porter did not write, with the file's tensors under its own names.
 
     Attributes:
@@ -100,7 +100,7 @@ class Reference:
         return _without_first(whole) if output == self.without_background else whole
 
 
-def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> Reference:
+def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> ZooReference:
     """The zoo's implementation with the tensors of `fit`. A file without a head gets a head that returns its features."""
     tensors, classes, taps = own_checkpoint(fit, checkpoint), fit.source_classes, dict(fit.reference_taps)
     if fit.stand_in is not None:
@@ -109,7 +109,7 @@ def zoo_reference(zoo: Zoo, variant: str, checkpoint: Checkpoint, fit: Fit) -> R
     own = replace(checkpoint, tensors=tensors, graph=None, counted=False)
     name = str(zoo.reference)
     implementation = get_implementation(name)
-    return Reference(
+    return ZooReference(
         get_engine(implementation.engine or zoo.framework),
         implementation,
         name,

@@ -179,7 +179,7 @@ class ShippedRecord:
 
 @dataclass(frozen=True)
 class GivenRecord:
-    """What is recorded of a proof by the user's own reference (porter.verification.verdict.GivenProof)."""
+    """What is recorded of a proof by the user's own reference (porter.verification.verdict.UserProof)."""
 
     reference: str
     dtypes: Mapping[str, DtypeRecord]

@@ -24,7 +24,7 @@ from porter.verification.by_reference import check_given
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.fallback import Form, first_that_runs, own_build, references_of, with_fallback
-from porter.verification.given import Given, open_given, parse_reference
+from porter.verification.given import ReferenceName, open_given, parse_reference
 from porter.verification.inputs import make_images
 from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
@@ -102,7 +102,9 @@ def notes_on_code(port: Port) -> tuple[str, ...]:
     )
 
 
-def check_against(check: Check, opened: Opened, given: Given | None = None, size: Size = ANY) -> tuple[Verdict, tuple[str, ...]]:
+def check_against(
+    check: Check, opened: Opened, given: ReferenceName | None = None, size: Size = ANY
+) -> tuple[Verdict, tuple[str, ...]]:
     """Compares a port with the file's own graph or the zoo's implementation, and with the reference that is `given`. If none
     can run, the port is compared with porter's own build in the source's framework. If the port has training pads, this proves a
     build with the shipped pads, and the port is compared with that build with its pads replaced.

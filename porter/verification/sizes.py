@@ -16,7 +16,7 @@ from porter.base.errors import CheckFailed, GraphError
 from porter.graph import INPUT, CropMap, ExtendMap, Graph, Op, Resize, ResizeLike, shapes, site_of
 from porter.graph.plan import Plan
 from porter.verification.memory import expect_memory
-from porter.verification.references import Source
+from porter.verification.references import SourceValues
 
 Pair = tuple[int, int]
 
@@ -44,7 +44,7 @@ class Sizes:
         return self.exact if dtype == "float64" else self.rounded
 
 
-def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dtypes: Sequence[Dtype]) -> Sizes | None:
+def check_sizes(plan: Plan, native: Pair, source: SourceValues, built: Pair | None, dtypes: Sequence[Dtype]) -> Sizes | None:
     """The sizes for a port: the only size that it takes; otherwise `small_sizes` in float64 and the native size in other types, and
     in float64 as well if it is as small: a channel can be dead at every size near the one that the network is for.
 
@@ -66,7 +66,7 @@ def check_sizes(plan: Plan, native: Pair, source: Source, built: Pair | None, dt
     return Sizes(exact, (native,) if "float64" in dtypes else tuple(dict.fromkeys((native, *exact))))
 
 
-def _expect_every_size(graph: Graph, native: Pair, source: Source) -> None:
+def _expect_every_size(graph: Graph, native: Pair, source: SourceValues) -> None:
     for axis in (0, 1):
         side = _refused_side(graph, axis, native[axis])
         if side is None:
@@ -86,7 +86,7 @@ def _refused_side(graph: Graph, axis: int, native: int) -> int | None:
     return next((side for side in range(native, native + period) if _maps(graph, axis, side) is None), None)
 
 
-def _runs(source: Source, batch: Array) -> bool:
+def _runs(source: SourceValues, batch: Array) -> bool:
     try:
         source.run(batch, "float32")
     except Exception:  # whatever a framework raises for maps that do not fit

@@ -18,11 +18,11 @@ from porter.graph.plan import make_plan
 from porter.verification.check import Check
 from porter.verification.numbers import distance
 from porter.verification.parity import compare
-from porter.verification.references import OwnBuild, Source, Wrapped
+from porter.verification.references import OwnBuild, SourceValues, Wrapped
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Shipped, Verdict
 
-AsPorted = Callable[[Source], Source]
+AsPorted = Callable[[SourceValues], SourceValues]
 
 
 @dataclass
@@ -39,7 +39,9 @@ class _Kept(Wrapped):
         return values
 
 
-def check_trained(check: Check, reference: Source, own: OwnBuild, shipped: Graph, as_ported: AsPorted, sizes: Sizes) -> Verdict:
+def check_trained(
+    check: Check, reference: SourceValues, own: OwnBuild, shipped: Graph, as_ported: AsPorted, sizes: Sizes
+) -> Verdict:
     """Makes both steps, and measures the distance between the logits of shipped and of training pads.
 
     Args:

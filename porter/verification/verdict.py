@@ -11,7 +11,7 @@ from porter.port import GivenFile
 from porter.verification.inputs import InputRange
 from porter.verification.results import ALIKE, DtypeRecord, GivenRecord, Parity, ShippedRecord, VerdictRecord
 
-Proof = TypeVar("Proof", "Verdict", "GivenProof")
+Proof = TypeVar("Proof", "Verdict", "UserProof")
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Shipped:
 
 
 @dataclass(frozen=True)
-class GivenProof:
+class UserProof:
     """The comparisons with the user's own reference (`--reference`), and notes on what it ran with.
 
     Attributes:
-        apart: see porter.verification.given.GivenReference.
+        apart: see porter.verification.given.UserReference.
         fed: see Verdict.
     """
 
@@ -75,7 +75,7 @@ class Verdict:
     shipped: Shipped | None = None
     rounding: str | None = None
     notes: tuple[str, ...] = ()
-    given: GivenProof | None = None
+    given: UserProof | None = None
     disagreement: str | None = None
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from porter.authoring.draft.draft import Draft, Facts, draft_recipe
+from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
 from porter.authoring.drafting import same_function
 from porter.graph import Dense, Graph, channels_of
 from porter.recipe import Recipe, expand, layer_names, load_recipe
@@ -14,7 +14,7 @@ def read_back(graph: Graph, names: dict[str, str], folder: Path, size: tuple[int
     """A graph's draft, which expands to the same nodes and names them as `names` does."""
     head = graph.by_path[graph.output]
     classes = channels_of(graph)[head.path] if isinstance(head.op, Dense) else 0
-    draft = draft_recipe(graph, names, Facts("drafted", "own", "tf", size, classes))
+    draft = draft_recipe(graph, names, DraftFacts("drafted", "own", "tf", size, classes))
     path = folder / "drafted.yaml"
     path.write_text(draft.text, encoding="utf-8")
     recipe = load_recipe(path)

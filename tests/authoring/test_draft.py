@@ -9,13 +9,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
-from porter.authoring.draft.draft import Facts, draft_recipe
+from porter.authoring.draft.draft import DraftFacts, draft_recipe
 from porter.authoring.draft.text import flow
 from porter.base.errors import UsageError
 from porter.graph import INPUT, Add, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Graph, Node, Op, Relu
 from porter.padding import Convention, Window
 from porter.recipe import Member, expand
-from porter.recipe.writing.template import Part, Template, Use
+from porter.recipe.writing.template import Template, Use, UseStep
 from tests.authoring.drafts import read_back
 from tests.random_graphs import Sample, samples
 from tests.recipe.recipes import all_recipes
@@ -207,7 +207,9 @@ def test_a_convolution_as_head_becomes_the_dense_layer_that_a_recipe_ends_in() -
         Node("logits", Conv(5, Window((1, 1)), Convention(), bias=True), ("pool",)),
         Node("flatten", Flatten(), ("logits",)),
     )
-    draft = draft_recipe(Graph(nodes, 3, "flatten"), {node.path: node.path for node in nodes}, Facts("x", "own", "tf", (8, 8), 5))
+    draft = draft_recipe(
+        Graph(nodes, 3, "flatten"), {node.path: node.path for node in nodes}, DraftFacts("x", "own", "tf", (8, 8), 5)
+    )
     assert "  - {dense: logits, units: =classes}" in draft.text
     assert "logits: {name: logits, transforms: [conv1x1_to_dense]}" in draft.text
 
@@ -254,8 +256,8 @@ def test_what_some_uses_of_a_block_do_not_read_has_a_default() -> None:
     """Their rows in a draft would state a stride that they do not have."""
 
     def use(filters: int, stride: int | None) -> Use:
-        first = Part("conv", "conv", {"filters": filters, "kernel": 1}, {"filters": None, "kernel": 1}, (INPUT,))
-        second = Part("dw", "depthwise_conv", {"kernel": 3, "stride": stride or 1}, {"kernel": None, "stride": 1}, ("conv",))
+        first = UseStep("conv", "conv", {"filters": filters, "kernel": 1}, {"filters": None, "kernel": 1}, (INPUT,))
+        second = UseStep("dw", "depthwise_conv", {"kernel": 3, "stride": stride or 1}, {"kernel": None, "stride": 1}, ("conv",))
         return Use((first, second) if stride else (first,), 8)
 
     template = Template([use(8, 2), use(12, None), use(16, 3), use(20, None), use(28, 2)])

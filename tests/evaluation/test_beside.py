@@ -16,7 +16,7 @@ from porter.evaluation.beside import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu
 from porter.verification import fallback
-from porter.verification.references import OwnBuild, Reference
+from porter.verification.references import OwnBuild, ZooReference
 from porter.zoos.implementation import Implementation
 from tests.evaluation.protocols import PROTOCOLS
 
@@ -45,10 +45,12 @@ class Stub:
         return lambda pixels: lambda: np.arange(5, dtype=np.float32)[np.newaxis]
 
 
-def reference(framework: Any, without_background: str | None = None) -> Reference:
+def reference(framework: Any, without_background: str | None = None) -> ZooReference:
     checkpoint = Checkpoint(Path("weights"), "memory", "torch", {})
     code = Implementation(framework.build, lambda variant: True)
-    return Reference(framework, code, "torchvision", "resnet18", 5, checkpoint, {HEAD: "fc", "stem": "conv1"}, without_background)
+    return ZooReference(
+        framework, code, "torchvision", "resnet18", 5, checkpoint, {HEAD: "fc", "stem": "conv1"}, without_background
+    )
 
 
 class Own(OwnBuild):
@@ -56,8 +58,8 @@ class Own(OwnBuild):
         return self.graph, arguments
 
 
-def opened(references: list[Reference], zoo: str = "tf", shipped: Any = None) -> Any:
-    def given(dtype: str) -> Iterator[Reference]:
+def opened(references: list[ZooReference], zoo: str = "tf", shipped: Any = None) -> Any:
+    def given(dtype: str) -> Iterator[ZooReference]:
         assert dtype == "float64"  # the source's own numbers, not those rounded to the port's type
         yield from references
 

@@ -24,8 +24,8 @@ from porter.verification import fallback, reverify
 from porter.verification.by_reference import check_given
 from porter.verification.check import CHECKED_DTYPES, Check, Verdict
 from porter.verification.computed import unrounded_tensors
-from porter.verification.given import GivenReference
-from porter.verification.references import OwnBuild, Source
+from porter.verification.given import UserReference
+from porter.verification.references import OwnBuild, SourceValues
 from tests.parity import Remembered
 
 CRASHED = "crashed"
@@ -61,7 +61,7 @@ def memory_port(graph: Graph, tensors: Tensors, size: Size, native: tuple[int, i
 class Shown:
     """A source of which some values are seen only, as a zoo's code shows those of its modules."""
 
-    source: Source
+    source: SourceValues
     paths: frozenset[str]
     name: str = "another implementation"
 
@@ -83,7 +83,7 @@ class MemorySource:
     tensors: Tensors
     framework: str
     built_size: tuple[int, int] | None = None
-    given: GivenReference | None = None
+    given: UserReference | None = None
     shipped: None = None
 
 
@@ -112,7 +112,7 @@ def given_source(source: MemorySource, native: tuple[int, int], misnamed: Mappin
         return Models(tuple(values[path] for path in paths), {path: values[other] for path, other in misnamed.items()})
 
     file = GivenFile(file="own.py", sha256="0" * 64, maker="make")
-    return replace(source, given=GivenReference("the given own.py:make", file, source.graph, InputSizes(native), shown))
+    return replace(source, given=UserReference("the given own.py:make", file, source.graph, InputSizes(native), shown))
 
 
 def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:

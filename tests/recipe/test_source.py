@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from porter.base.errors import RecipeError
-from porter.recipe.source import MAX_BYTES, Part, assemble, read_source
+from porter.recipe.source import MAX_BYTES, SourcePart, assemble, read_source
 from tests.recipe.recipes import line_of, write
 
 
@@ -22,13 +22,15 @@ def test_values_of_several_files_keep_their_places(tmp_path: Path) -> None:
     graph = read_source(write(tmp_path, "graph: [a]\nzoos:\n  home: {names: {a: x}, only: [a]}\n", "graph.yaml"))
     zoo = read_source(write(tmp_path, "names: {b: y}\nonly: [b]\ngroup: {names: {a: z, c: w}}\n", "zoo.yaml"))
     home = ("zoos", "home")
-    whole = assemble(graph.path, [Part((), graph, ()), Part(home, zoo, ("group",)), Part((*home, "only"), zoo, ("only",))])
+    whole = assemble(
+        graph.path, [SourcePart((), graph, ()), SourcePart(home, zoo, ("group",)), SourcePart((*home, "only"), zoo, ("only",))]
+    )
     assert whole.data == {"graph": ("a",), "zoos": {"home": {"names": {"a": "x", "c": "w"}, "only": ("a",)}}}
     assert list(whole.data["zoos"]["home"]["names"]) == ["a", "c"]
     assert whole.where((*home, "names", "a")) == f"{graph.path}:3:21"
     assert whole.where((*home, "names", "c")) == f"{zoo.path}:3:26"
     assert whole.where((*home, "names", "c"), key=True) == f"{zoo.path}:3:23"
-    assert assemble(zoo.path, [Part(("in",), whole, home)]).where(("in", "names", "c", "deeper")) == f"{zoo.path}:3:26"
+    assert assemble(zoo.path, [SourcePart(("in",), whole, home)]).where(("in", "names", "c", "deeper")) == f"{zoo.path}:3:26"
     assert whole.where((*home, "absent")) == f"{graph.path}:3:9" and whole.where(("absent",)) == f"{graph.path}:1:1"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from PIL import Image
 
 from porter.data.photos import Failure
-from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Evaluation, Study, Trained
+from porter.evaluation.results import Accuracy, Agreement, Case, Differing, Evaluation, Study, StudyAnswer
 from porter.files import digest
 from porter.frameworks import get_destination
 from porter.graph import INPUT, Conv, Dense, GlobalAvgPool, Graph, MaxPool, Node
@@ -117,7 +117,7 @@ def study(*cases: Case) -> Study:
         Case("case 2", "pads alike on both sides", {"stem/conv": "3"}, 31.2, 11.0, None, 1.31, 1.4, 1e-3),
     )
     why = "every other case has a larger log-loss: p is below 0.05 / 1, at most 1.0e-03 for 'case 2'"
-    trained = Trained(cases[0].name, True, (), why)
+    trained = StudyAnswer(cases[0].name, True, (), why)
     photos = ("sample/val", "class folders")
     return Study("resnet50v2", "keras", "weights.h5", photos, 500, (), {}, cases, "log_loss", trained, trained)
 

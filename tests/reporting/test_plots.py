@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
 from porter.evaluation.results import Case
-from porter.reporting.plots.accuracy import Measured, plot_accuracy
+from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import plot_logits
 from porter.reporting.plots.nodes import plot_nodes
 from porter.reporting.plots.study import plot_study
@@ -108,11 +108,11 @@ def test_equal_logits_lie_on_the_diagonal() -> None:
 
 @given(st.lists(st.tuples(st.floats(), st.none() | st.tuples(st.floats(), st.floats())), max_size=4), st.sampled_from(WIDTHS))
 def test_accuracies_of_any_figures(rows: list[tuple[float, tuple[float, float] | None]], width: int) -> None:
-    inside(plot_accuracy([Measured(f"row {index}", *row) for index, row in enumerate(rows)], width))
+    inside(plot_accuracy([AccuracyRow(f"row {index}", *row) for index, row in enumerate(rows)], width))
 
 
 def test_an_interval_lies_around_its_dot_and_a_published_figure_has_none() -> None:
-    root = inside(plot_accuracy([Measured("port", 72.4, (68.3, 76.1)), Measured("published", 71.9, None)], 700))
+    root = inside(plot_accuracy([AccuracyRow("port", 72.4, (68.3, 76.1)), AccuracyRow("published", 71.9, None)], 700))
     low, high = bounds(root)
     dot = next(float(part.attrib["cx"]) for part in root.iter("circle"))
     assert low < dot < high
@@ -121,7 +121,7 @@ def test_an_interval_lies_around_its_dot_and_a_published_figure_has_none() -> No
 
 @given(st.floats(0, 100), st.floats(0, 100), st.sampled_from(WIDTHS))
 def test_an_axis_of_accuracy_has_two_numbers_at_least(top1: float, published: float, width: int) -> None:
-    root = inside(plot_accuracy([Measured("port", top1, None), Measured("published", published, None)], width))
+    root = inside(plot_accuracy([AccuracyRow("port", top1, None), AccuracyRow("published", published, None)], width))
     numbers = [part for part in root.iter("text") if part.get("text-anchor") == "middle" and part.text != "top-1 accuracy, %"]
     assert len(numbers) >= 2
 

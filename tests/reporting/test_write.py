@@ -21,7 +21,7 @@ from porter.port import GivenFile
 from porter.reporting.records import read_contents
 from porter.verification.inputs import SIGNED
 from porter.verification.results import Distance, FirstBad, NodeDistance, Parity
-from porter.verification.verdict import GivenProof, Shipped, Verdict
+from porter.verification.verdict import Shipped, UserProof, Verdict
 from tests.reporting.ports import details, evaluation, full_port, write_port
 
 Cli = Callable[..., str]
@@ -122,7 +122,7 @@ def test_a_verdict_comes_back_from_its_record(tmp_path: Path) -> None:
     first = FirstBad("b", inf, "b", "valid", "same", ((4, 4), (3, 3)), ("a",))
     nodes = (NodeDistance("a", 1e-15, 1e-15, 1e-10), NodeDistance("b", inf, inf, 1e-10, inf))
     parity = Parity(False, "keras", "float64", ((32, 32),), 4, 1e-10, 0.0, logits, first, nodes, ("c",), top_changed=True)
-    given = GivenProof(GivenFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED)
+    given = UserProof(GivenFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED)
     shipped = Shipped((parity,), 0.5, 1, 4)
     verdict = Verdict((parity,), SIGNED, shipped, "a rounding", ("another",), given, "a disagreement")
     read = read_contents(full_port(tmp_path / "port", parity=verdict.record())).comparison

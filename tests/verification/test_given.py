@@ -20,7 +20,7 @@ from porter.recipe import find_recipe
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
 from porter.verification.check import Check
-from porter.verification.given import GivenReference, parse_reference
+from porter.verification.given import UserReference, parse_reference
 from porter.verification.own_code import maker
 from porter.verification.reverify import check_against
 from porter.verification.verdict import Verdict
@@ -270,7 +270,7 @@ def test_a_file_of_one_size_is_not_tried_at_another(mine: Mine) -> None:
         raise AssertionError("it ran, and runtimes fail in ways of their own")
 
     file = GivenFile(file="mine.onnx", sha256="0" * 64, maker=None)
-    reference = GivenReference("the given mine.onnx", file, mine.opened.graph, InputSizes((32, 32), (32, 32)), shown)
+    reference = UserReference("the given mine.onnx", file, mine.opened.graph, InputSizes((32, 32), (32, 32)), shown)
     assert reference.takes((32, 32)) and not reference.takes((97, 128))
 
 

@@ -18,7 +18,7 @@ from porter.verification import parity
 from porter.verification.check import Check
 from porter.verification.fallback import references_of
 from porter.verification.inputs import SIGNED, make_images
-from porter.verification.references import Source
+from porter.verification.references import SourceValues
 from porter.verification.sizes import Sizes
 from porter.verification.verdict import Verdict
 from tests.conftest import Cli, refused
@@ -249,7 +249,7 @@ class Chaotic:
 
     name = "the file's own graph"
 
-    def __init__(self, source: Source, off: float, calm: float = 0.0) -> None:
+    def __init__(self, source: SourceValues, off: float, calm: float = 0.0) -> None:
         self.source, self.off, self.calm = source, off, calm
 
     def takes(self, size: tuple[int, int]) -> bool:

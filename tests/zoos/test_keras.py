@@ -16,7 +16,7 @@ from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.runtime import import_keras
 from porter.graph import Conv
 from porter.graph.plan import make_plan
-from porter.verification.references import Reference
+from porter.verification.references import ZooReference
 from porter.zoos import keras_applications
 from porter.zoos.implementation import get_implementation
 from porter.zoos.keras import _construct
@@ -137,7 +137,7 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
         rng = np.random.default_rng(5)
         file = {f"{name}/{w.name}": rng.normal(size=w.shape) ** 2 for name, layer in names.items() for w in layer.weights}
         used, new = (
-            Reference(
+            ZooReference(
                 get_engine("tf"),
                 get_implementation(reference),
                 reference,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from porter.authoring.check.suspicions import Expanded, suspicions
-from porter.authoring.check.uses import Use, uses_in_graph, uses_in_zoo
+from porter.authoring.check.suspicions import ExpandedVariant, suspicions
+from porter.authoring.check.uses import VariableUse, uses_in_graph, uses_in_zoo
 from porter.base.errors import RecipeError
 from porter.graph import site_of
 from porter.recipe.expansion import expand, expand_steps, expect_head
@@ -75,9 +75,9 @@ def check_recipe(path: Path) -> Checked:
     )
 
 
-def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Expanded]:
+def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[ExpandedVariant]:
     """The variants of a zoo that are right."""
-    members: list[Expanded] = []
+    members: list[ExpandedVariant] = []
     with faults.kept():
         _expect_known(recipe, uses_in_zoo(recipe, zoo))
         own = Faults()
@@ -89,7 +89,7 @@ def _of_zoo(recipe: Recipe, zoo: Zoo, faults: Faults) -> list[Expanded]:
     return members
 
 
-def _member(known: Member) -> Expanded:
+def _member(known: Member) -> ExpandedVariant:
     recipe, variant, zoo = known
     graph, steps = expand_steps(known)
     faults = Faults()
@@ -104,10 +104,10 @@ def _member(known: Member) -> Expanded:
             older = known.at(label)
             layer_names(known, graph if older.zoo is zoo else expand(older), label)
     faults.expect_none()
-    return Expanded(variant, zoo, graph, steps, names)
+    return ExpandedVariant(variant, zoo, graph, steps, names)
 
 
-def _expect_known(recipe: Recipe, uses: Iterator[Use]) -> None:
+def _expect_known(recipe: Recipe, uses: Iterator[VariableUse]) -> None:
     faults = Faults()
     for use in uses:
         for name in use.unknown():

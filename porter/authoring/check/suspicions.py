@@ -17,7 +17,7 @@ from porter.recipe.steps import Step, nested
 
 
 @dataclass(frozen=True)
-class Expanded:
+class ExpandedVariant:
     """A variant in a zoo: its graph, the step of each node, and the names of nodes."""
 
     variant: str
@@ -27,7 +27,7 @@ class Expanded:
     names: Mapping[str, LayerName]
 
 
-def suspicions(recipe: Recipe, members: Sequence[Expanded]) -> Iterator[RecipeError]:
+def suspicions(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
     """What looks like a mistake, one for each place, as errors that nobody raises.
 
     Args:
@@ -52,7 +52,7 @@ def _to_do(recipe: Recipe) -> Iterator[RecipeError]:
         yield RecipeError(f"to decide: {said}", where=f"{recipe.path}:{line}:{column}", next=f"then remove the {TO_DO}")
 
 
-def _undecided_pads(recipe: Recipe, members: Sequence[Expanded]) -> Iterator[RecipeError]:
+def _undecided_pads(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
     """Strided windows whose pads neither the step nor the zoo says."""
     found: dict[Location, dict[str, str]] = {}
     for member in members:
@@ -129,14 +129,14 @@ def _never(recipe: Recipe) -> Iterator[RecipeError]:
             )
 
 
-def _nameless(recipe: Recipe, members: Sequence[Expanded]) -> Iterator[RecipeError]:
+def _nameless(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
     """Lines that give a layer the name ''."""
     found = {layer.location: path for member in members for path, layer in member.names.items() if not layer.name}
     for location, path in found.items():
         yield _at(recipe, location, f"the name of '{path}' is empty", "write the layer's name in the zoo", key=False)
 
 
-def _hidden_rules(recipe: Recipe, members: Sequence[Expanded]) -> Iterator[RecipeError]:
+def _hidden_rules(recipe: Recipe, members: Sequence[ExpandedVariant]) -> Iterator[RecipeError]:
     """A zoo's own rules that apply nowhere, because rules before them match all their nodes."""
     if not members:
         return

@@ -16,7 +16,7 @@ Names = frozenset[str]
 _PLACE: Names = frozenset({"index", "first", "last"})
 
 
-class Use(NamedTuple):
+class VariableUse(NamedTuple):
     """Variables that one value uses.
 
     Attributes:
@@ -34,7 +34,7 @@ class Use(NamedTuple):
         return sorted(self.names - self.known)
 
 
-def uses_in_graph(recipe: Recipe) -> Iterator[Use]:
+def uses_in_graph(recipe: Recipe) -> Iterator[VariableUse]:
     """The uses in the graph and in the blocks."""
     shared = _shared(recipe)
     yield from _in_steps(recipe.graph, shared, None)
@@ -46,7 +46,7 @@ def uses_in_graph(recipe: Recipe) -> Iterator[Use]:
         yield from _in_steps(block.steps, known, block.name)
 
 
-def uses_in_zoo(recipe: Recipe, zoo: Zoo) -> Iterator[Use]:
+def uses_in_zoo(recipe: Recipe, zoo: Zoo) -> Iterator[VariableUse]:
     """The uses in a zoo's pads and names, inherited ones included."""
     shared = _shared(recipe)
     older = zoo.generations.values()
@@ -63,17 +63,17 @@ def _shared(recipe: Recipe) -> Names:
     return frozenset(recipe.options).union(recipe.constants, *recipe.variants.values())
 
 
-def _in_name(rule: NameRule, known: Names) -> Iterator[Use]:
+def _in_name(rule: NameRule, known: Names) -> Iterator[VariableUse]:
     for place, text in rule.parts:
         counted = {PLACE} if place[-1] == "name" or str(place[-2]).endswith("/") else frozenset[str]()
-        yield Use(place, placeholders(text), known | counted | compile_pattern(rule.pattern).groupindex.keys())
+        yield VariableUse(place, placeholders(text), known | counted | compile_pattern(rule.pattern).groupindex.keys())
 
 
-def _in_steps(steps: tuple[Step, ...], known: Names, block: str | None) -> Iterator[Use]:
+def _in_steps(steps: tuple[Step, ...], known: Names, block: str | None) -> Iterator[VariableUse]:
     for step in steps:
         local = known if step.repeat is None else known | _PLACE
         yield from _in_value((*step.location, "repeat"), step.repeat, known, block)
-        yield Use((*step.location, step.kind), placeholders(step.path), known | _PLACE | {"count"}, block)
+        yield VariableUse((*step.location, step.kind), placeholders(step.path), known | _PLACE | {"count"}, block)
         written = {"when": step.when, "from": step.inputs, **step.arguments, **step.overrides}
         yield from _in_value(step.location, written, local, block)
         for default in OPERATIONS.get(step.kind, {}).items():
@@ -83,6 +83,6 @@ def _in_steps(steps: tuple[Step, ...], known: Names, block: str | None) -> Itera
             yield from _in_steps(branch, known, block)
 
 
-def _in_value(location: Location, value: Mapping[str, Any] | Any, known: Names, block: str | None) -> Iterator[Use]:
+def _in_value(location: Location, value: Mapping[str, Any] | Any, known: Names, block: str | None) -> Iterator[VariableUse]:
     for here, text in expressions(location, value):
-        yield Use(here, variables_of(text), known, block)
+        yield VariableUse(here, variables_of(text), known, block)

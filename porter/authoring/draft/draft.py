@@ -19,7 +19,7 @@ from porter.recipe.writing.steps import draft_steps
 
 
 @dataclass(frozen=True)
-class Facts:
+class DraftFacts:
     """What a drafted recipe says beside its graph and names.
 
     Attributes:
@@ -46,7 +46,9 @@ class Draft:
     blocks: Mapping[str, int]
 
 
-def draft_recipe(graph: Graph, names: Mapping[str, str], facts: Facts, made_up: Collection[str] = (), container: str = "") -> Draft:
+def draft_recipe(
+    graph: Graph, names: Mapping[str, str], facts: DraftFacts, made_up: Collection[str] = (), container: str = ""
+) -> Draft:
     """A recipe that expands to `graph`, under paths that show its blocks.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from porter.authoring.draft.chain import chain
-from porter.authoring.draft.draft import Draft, Facts, draft_recipe
+from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
 from porter.authoring.draft.layers import Listed
 from porter.authoring.draft.text import scalar
 from porter.authoring.todo import TO_DO
@@ -42,7 +42,7 @@ def draft_from_weights(listed: Listed, variant: str, zoo: str, said: Sequence[st
         raise UsageError(message, next="add --from-model FILE, which carries a graph: ONNX, .pt2, .keras or a SavedModel")
     found = chain(listed)
     classes = 0 if isinstance(found.graph.by_path[found.graph.output].op, GlobalAvgPool) else listed.layers[-1].gives
-    facts = Facts(variant, zoo, listed.framework, (found.side, found.side), classes)
+    facts = DraftFacts(variant, zoo, listed.framework, (found.side, found.side), classes)
     made_up = set(found.names.values()) - {layer.name for layer in listed.layers}
     draft = draft_recipe(found.graph, found.names, facts, made_up, listed.container)
     modeline, *lines = draft.text.splitlines()

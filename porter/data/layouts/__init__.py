@@ -20,7 +20,17 @@ from porter.data.layouts.parquet import parquet
 from porter.data.layouts.tars import is_tar, is_webdataset, members, unpacker, webdataset
 from porter.data.layouts.tfrecord import tfrecord
 from porter.data.parquet import is_parquet
-from porter.data.photos import VALIDATION_IMAGES, Bytes, Candidate, Failure, Found, Photo, PhotoSet, is_photo, validation_number
+from porter.data.photos import (
+    VALIDATION_IMAGES,
+    Bytes,
+    Failure,
+    Found,
+    Photo,
+    PhotoCandidate,
+    PhotoSet,
+    is_photo,
+    validation_number,
+)
 from porter.data.tfrecord import is_tfrecord
 
 __all__ = ["open_any_photos", "open_photos"]
@@ -118,7 +128,7 @@ def open_any_photos(
     )
 
 
-def _is_validation(candidates: Sequence[Candidate]) -> bool:
+def _is_validation(candidates: Sequence[PhotoCandidate]) -> bool:
     """Whether these are ImageNet's 50,000: by their numbers, otherwise by 50 of each class without the names of training photos."""
     if len(candidates) != VALIDATION_IMAGES:
         return False

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, folder_labels, why_no_class, wnid_label
-from porter.data.layouts.tars import Member
-from porter.data.photos import Bytes, Candidate, Failure, Found, is_photo, why_unread
+from porter.data.layouts.tars import TarMember
+from porter.data.photos import Bytes, Failure, Found, PhotoCandidate, is_photo, why_unread
 
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 
@@ -130,7 +130,7 @@ def class_folders(path: Path, listing: Listing, classes: Classes) -> Found:
         unknown = why_no_class(photo.folder) if photo.folder else "it lies in no class folder"
         place = None if photo.why else Bytes(Path(photo.path))
         labels = () if label is None else (label,)
-        candidates.append(Candidate(escaped(photo.name), photo.name, place, labels, photo.why or unknown))
+        candidates.append(PhotoCandidate(escaped(photo.name), photo.name, place, labels, photo.why or unknown))
     return Found(path, "class folders", candidates, listing.excluded)
 
 
@@ -140,16 +140,16 @@ def flat_folder(path: Path, listing: Listing) -> Found:
     return Found(path, "flat folder", candidates, listing.excluded, beside=(path, path.parent))
 
 
-def flat_tar(path: Path, members: list[Member]) -> Found:
+def flat_tar(path: Path, members: list[TarMember]) -> Found:
     """The official ILSVRC2012_img_val.tar, read in place, with the devkit beside it."""
     photos = sorted(member for member in members if is_photo(member.name))
     candidates = [_flat(name, None if why else Bytes(path, offset, size), why) for name, offset, size, why in photos]
     return Found(path, "flat tar", candidates, beside=(path.parent,))
 
 
-def _flat(name: str, place: Bytes | None, why: str) -> Candidate:
+def _flat(name: str, place: Bytes | None, why: str) -> PhotoCandidate:
     """Hugging Face's val_images.tar.gz has the class in the name: `ILSVRC2012_val_00000293_n01440764.JPEG`."""
     match = _WITH_WNID.match(name.rpartition("/")[2])
     label = wnid_label(match[1]) if match else None
     labels = () if label is None else (label,)
-    return Candidate(escaped(name), name, place, labels, why or "its name tells no class")
+    return PhotoCandidate(escaped(name), name, place, labels, why or "its name tells no class")

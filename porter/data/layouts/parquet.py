@@ -8,7 +8,7 @@ from pathlib import Path
 from porter.base.errors import escaped
 from porter.data.classes import Classes, named_labels, wnid_label
 from porter.data.parquet import Row, read_table
-from porter.data.photos import Candidate, Cell, Found
+from porter.data.photos import Cell, Found, PhotoCandidate
 
 
 def parquet(path: Path, files: Sequence[Path], classes: Classes) -> Found:
@@ -30,7 +30,7 @@ def parquet(path: Path, files: Sequence[Path], classes: Classes) -> Found:
             name = f"{escaped(file.name)}#{number}"
             labels = () if label is None else (label,)
             why = "it has no label" if row.label is None else f"its label '{escaped(str(row.label)[:40])}' is no class of the port"
-            candidates.append(Candidate(name, row.path or "", Cell(file, row.row_group, row.row), labels, why))
+            candidates.append(PhotoCandidate(name, row.path or "", Cell(file, row.row_group, row.row), labels, why))
     return Found(path, "Parquet", candidates)
 
 

@@ -15,7 +15,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, named_labels, wnid_label
-from porter.data.photos import Bytes, Candidate, Found, is_photo
+from porter.data.photos import Bytes, Found, PhotoCandidate, is_photo
 
 _MAGICS = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ\x00": "unxz", b"\x28\xb5\x2f\xfd": "unzstd", b"PK\x03\x04": "unzip"}
 _MAX_MEMBERS = 5_000_000
@@ -31,7 +31,7 @@ _NAMES = "classnames.txt"
 _Labels = tuple[int, ...]
 
 
-class Member(NamedTuple):
+class TarMember(NamedTuple):
     """A member of a tar.
 
     Attributes:
@@ -59,7 +59,7 @@ def unpacker(path: Path) -> str | None:
     return next((program for magic, program in _MAGICS.items() if head.startswith(magic)), None)
 
 
-def members(path: Path) -> list[Member]:
+def members(path: Path) -> list[TarMember]:
     """All members except folders, in the order of the archive. Of several with one name it is the last, as after unpacking.
 
     Raises:
@@ -70,7 +70,7 @@ def members(path: Path) -> list[Member]:
         raise FileError(message, where=str(path), next=f"{program} it first")
     try:
         with path.open("rb") as file:
-            found: dict[str, Member] = {}
+            found: dict[str, TarMember] = {}
             for count, member in enumerate(_members(file)):
                 if count == _MAX_MEMBERS:
                     message = f"the archive has more than {_MAX_MEMBERS:,} members"
@@ -82,13 +82,13 @@ def members(path: Path) -> list[Member]:
     return list(found.values())
 
 
-def _members(file: io.BufferedReader) -> Iterator[Member]:
+def _members(file: io.BufferedReader) -> Iterator[TarMember]:
     headers = _Headers(file)
     with tarfile.open(fileobj=cast(IO[bytes], headers), mode="r:") as archive:
         while (entry := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # kept for lookups by name, of which there are none
             if not entry.isdir():
-                yield Member(entry.name.removeprefix("./"), entry.offset_data, entry.size, _unreadable(entry))
+                yield TarMember(entry.name.removeprefix("./"), entry.offset_data, entry.size, _unreadable(entry))
         # tarfile treats a damaged header as the end.
         file.seek(archive.offset)
 
@@ -138,12 +138,12 @@ class _Headers:
         return self._file.tell()
 
 
-def is_webdataset(members: Sequence[Member]) -> bool:
+def is_webdataset(members: Sequence[TarMember]) -> bool:
     """Whether there are labels among the photos."""
     return any(_split(member.name)[1] in _LABELS for member in members)
 
 
-def webdataset(path: Path, shards: Sequence[tuple[Path, list[Member]]], classes: Classes) -> Found:
+def webdataset(path: Path, shards: Sequence[tuple[Path, list[TarMember]]], classes: Classes) -> Found:
     """Photos in the order of the shards and of the members in each.
 
     A class is a number in the order of wnids, or a wnid. CLIP benchmark's sets have `classnames.txt` in the shards' folder or
@@ -153,7 +153,7 @@ def webdataset(path: Path, shards: Sequence[tuple[Path, list[Member]]], classes:
         FileError: a shard cannot be read, or see porter.data.classes.named_labels.
     """
     folder = shards[0][0].parent
-    candidates: list[Candidate] = []
+    candidates: list[PhotoCandidate] = []
     try:
         names = next((file for file in (folder / _NAMES, folder.parent / _NAMES) if file.is_file()), None)
         known = named_labels(_lines(names), classes, str(names)) if names else tuple(range(classes.count))
@@ -167,10 +167,10 @@ def webdataset(path: Path, shards: Sequence[tuple[Path, list[Member]]], classes:
 
 
 def _in_shard(
-    shard: Path, file: BinaryIO, members: list[Member], prefix: str, known: Sequence[int | None], imagenet: bool
-) -> list[Candidate]:
-    photos: dict[str, Member] = {}
-    beside: dict[str, dict[str, Member]] = {}
+    shard: Path, file: BinaryIO, members: list[TarMember], prefix: str, known: Sequence[int | None], imagenet: bool
+) -> list[PhotoCandidate]:
+    photos: dict[str, TarMember] = {}
+    beside: dict[str, dict[str, TarMember]] = {}
     for member in members:
         key, suffix = _split(member.name)
         if suffix in _LABELS:
@@ -181,11 +181,11 @@ def _in_shard(
     for key, member in photos.items():
         labels, why = _label(file, beside.get(key, {}), known, imagenet)
         place = None if member.why else Bytes(shard, member.offset, member.size)
-        candidates.append(Candidate(escaped(prefix + member.name), member.name, place, labels, member.why or why))
+        candidates.append(PhotoCandidate(escaped(prefix + member.name), member.name, place, labels, member.why or why))
     return candidates
 
 
-def _label(file: BinaryIO, beside: dict[str, Member], known: Sequence[int | None], imagenet: bool) -> tuple[_Labels, str]:
+def _label(file: BinaryIO, beside: dict[str, TarMember], known: Sequence[int | None], imagenet: bool) -> tuple[_Labels, str]:
     if not beside:
         return (), "there is no .cls or .json beside it"
     for suffix in _LABELS:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, named_labels, wnid_label
-from porter.data.photos import Candidate, Found, Sealed
-from porter.data.tfrecord import Example, Record, read_example, records
+from porter.data.photos import Found, PhotoCandidate, Sealed
+from porter.data.tfrecord import Example, TfRecord, read_example, records
 
 _PHOTOS = ("image/encoded", "image")
 _LABELS = ("image/class/label", "label")
@@ -28,7 +28,7 @@ _MAX_NAMES = 1 << 20
 class _Row(NamedTuple):
     shard: Path
     number: int
-    record: Record
+    record: TfRecord
     example: Example | str
 
 
@@ -52,21 +52,21 @@ def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> Found:
     return Found(path, "TFRecord", [_candidate(row, classes, known, first) for row in rows])
 
 
-def _candidate(row: _Row, classes: Classes, known: Mapping[int, int | None] | None, first: int) -> Candidate:
+def _candidate(row: _Row, classes: Classes, known: Mapping[int, int | None] | None, first: int) -> PhotoCandidate:
     name = f"{escaped(row.shard.name)}#{row.number}"
     example = row.example
     if isinstance(example, str):
-        return Candidate(name, "", None, (), example)
+        return PhotoCandidate(name, "", None, (), example)
     photo, values = example.photo, example.values
     key = next((value.decode("utf-8", "replace") for word in _FILES if isinstance(value := values.get(word), bytes)), "")
     if photo is None:
-        return Candidate(name, key, None, (), f"it has no feature {' or '.join(_PHOTOS)}")
+        return PhotoCandidate(name, key, None, (), f"it has no feature {' or '.join(_PHOTOS)}")
     place = Sealed(row.shard, photo.start, photo.end - photo.start, row.record.start, row.record.end - row.record.start)
     label = _label(example, classes, known, first)
     said = next((values[word] for word in (*_LABELS, *_WNIDS) if word in values), None)
     shown = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     why = "it has no label" if said is None else f"its label '{escaped(shown[:40])}' is no class of the port"
-    return Candidate(name, key, place, () if label is None else (label,), why)
+    return PhotoCandidate(name, key, place, () if label is None else (label,), why)
 
 
 def _label(example: Example, classes: Classes, known: Mapping[int, int | None] | None, first: int) -> int | None:

@@ -15,7 +15,7 @@ from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking, judge
 from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.protocol import expect_square
-from porter.evaluation.results import Crops, Trained
+from porter.evaluation.results import Crops, StudyAnswer
 from porter.fitting.twins import TRAINING
 from porter.frameworks import Destination
 from porter.graph import Graph, tensor_shapes
@@ -28,7 +28,7 @@ WHERE = "--between"
 
 
 @dataclass(frozen=True)
-class Network:
+class ZooNetwork:
     """One zoo's network with the weights, fed by one protocol.
 
     Attributes:
@@ -52,7 +52,7 @@ class Decided:
         failed: by position, the photos that could not be scored.
     """
 
-    networks: tuple[Network, ...]
+    networks: tuple[ZooNetwork, ...]
     outcomes: tuple[Outcome, ...]
     apart: tuple[Difference, ...]
     failed: Mapping[int, Failure]
@@ -65,7 +65,7 @@ class Decided:
     def by_entropy(self) -> CaseRanking:
         return judge([outcome.entropy for outcome in self.outcomes])
 
-    def trained(self, ranking: CaseRanking, measure: str) -> Trained:
+    def trained(self, ranking: CaseRanking, measure: str) -> StudyAnswer:
         """The zoo of the best case; certain if every case of the other zoo is significantly worse."""
         best, zoos = self.networks[ranking.best], dict.fromkeys(each.zoo for each in self.networks)
         left = {self.networks[position].zoo for position in ranking.plausible}
@@ -81,7 +81,7 @@ class Decided:
             p = max(ranking.p[position] for position in others)
             why = f"every case of the other zoo has a larger {measure}: p is below {limit}, at most {p:.1e}"
             short = f"Trained as {best.zoo}, not {' nor '.join(zoo for zoo in zoos if zoo != best.zoo)} (certain)"
-        return Trained(best.zoo, not also, also, why, short)
+        return StudyAnswer(best.zoo, not also, also, why, short)
 
 
 def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
@@ -96,7 +96,7 @@ def parse_between(given: str | Sequence[str]) -> tuple[str, str]:
     return zoos[0], zoos[1]
 
 
-def networks(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[tuple[Network, ...], tuple[Difference, ...]]:
+def networks(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[tuple[ZooNetwork, ...], tuple[Difference, ...]]:
     """The weights as each zoo's network, each fed by each zoo's protocol, and what the networks compute otherwise. A protocol that
     the user or the weights' folder states is the only one.
 
@@ -115,7 +115,7 @@ def networks(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[t
         protocols.setdefault(protocol, []).append(member.zoo.name)
     sides = ("; ".join(f"{each.what} {getattr(each, side) or 'none'}" for each in apart) for side in ("one", "other"))
     found = [
-        Network(
+        ZooNetwork(
             zoo if zoo in whose or len(protocols) == 1 else f"{zoo}, photos prepared as {' and '.join(whose)}'s",
             zoo,
             graph,
@@ -130,7 +130,7 @@ def networks(opened: Opened, members: Sequence[Member], crops: Crops) -> tuple[t
 
 def decide(
     opened: Opened,
-    found: Sequence[Network],
+    found: Sequence[ZooNetwork],
     apart: tuple[Difference, ...],
     framework: Destination,
     photos: PhotoSet,

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from porter.evaluation.padding_study.cases import SHIPPED, TRAINED, Trial
 from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
-from porter.evaluation.results import Trained
+from porter.evaluation.results import StudyAnswer
 
 
-def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> Trained:
+def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> StudyAnswer:
     """Names the simplest case that may be as good as the best: the shipped pads are simpler than a rule for all sites, and a rule
     is simpler than changes of single sites; of equally simple cases, the one that was run first.
 
@@ -36,7 +36,7 @@ def name_case(rounds: Rounds, judged: CaseRanking, measure: str) -> Trained:
             (p, trial.name) for position, (p, trial) in enumerate(zip(judged.p, trials, strict=True)) if position != judged.best
         )
         why = f"every other case has a larger {measure}: p is below {limit}, at most {nearest[0]:.1e} for '{nearest[1]}'"
-    return Trained(name, not also and rounds.complete, tuple(also), why, in_short(rounds, judged))
+    return StudyAnswer(name, not also and rounds.complete, tuple(also), why, in_short(rounds, judged))
 
 
 def in_short(rounds: Rounds, judged: CaseRanking) -> str:
@@ -92,13 +92,13 @@ def _too_few(photos: int, decisive: Mapping[str, int]) -> str:
     return ", ".join([f"{photos:,} photos are too few", *decided])
 
 
-def disagreement(trained: Trained, by_entropy: Trained | None) -> tuple[str, ...]:
+def disagreement(trained: StudyAnswer, by_entropy: StudyAnswer | None) -> tuple[str, ...]:
     """A warning if no case may be the best both by log-loss and by entropy."""
     if by_entropy is None or {trained.name, *trained.also} & {by_entropy.name, *by_entropy.also}:
         return ()
     return (f"the entropy of the answers gives another result: {in_words(by_entropy)}",)
 
 
-def in_words(trained: Trained) -> str:
+def in_words(trained: StudyAnswer) -> str:
     """All cases that may be the right one."""
     return " or ".join((trained.name, *trained.also))

@@ -24,7 +24,7 @@ from porter.evaluation.padding_study.rounds import Outcome, Rounds, run_rounds
 from porter.evaluation.padding_study.runs import Bench, running_framework
 from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square
-from porter.evaluation.results import Case, Crops, Study, Trained
+from porter.evaluation.results import Case, Crops, Study, StudyAnswer
 from porter.files import AnyPath, path_of
 from porter.fitting.wishes import Wishes
 from porter.identify.doors import open_member
@@ -176,8 +176,8 @@ class _Found:
     """What a study found, in the words of `Study`."""
 
     cases: tuple[Case, ...]
-    trained: Trained
-    by_entropy: Trained | None
+    trained: StudyAnswer
+    by_entropy: StudyAnswer | None
     sites: Mapping[str, tuple[str, ...]]
     protocol: str
     failed: Mapping[int, Failure]

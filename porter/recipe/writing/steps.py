@@ -13,7 +13,7 @@ from porter.recipe.expressions import Value
 from porter.recipe.steps import NORM, NORMED, OPERATIONS
 from porter.recipe.writing.operations import spelled, usual_padding
 from porter.recipe.writing.rows import with_rows
-from porter.recipe.writing.template import Line, Part, Template, Use
+from porter.recipe.writing.template import Line, Template, Use, UseStep
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class _Drafting:
         entry = next(iter(self.sources[path])) if path else INPUT
         return Use(tuple(self._part(path, member) for member in self.members[path]), self.channels[entry])
 
-    def _part(self, path: str, member: str) -> Part:
+    def _part(self, path: str, member: str) -> UseStep:
         prefix = f"{path}/" if path else ""
         name = member.removeprefix(prefix)
         node = self.graph.by_path.get(member)
@@ -111,11 +111,11 @@ class _Drafting:
         local = tuple(self._local(source, path) for source in inputs)
         if node is not None:
             kind, own = spelled(node.op, self.channels[node.inputs[0]])
-            return Part(name, kind, own, {**usual_padding(kind), **self.usual[kind]}, local)
+            return UseStep(name, kind, own, {**usual_padding(kind), **self.usual[kind]}, local)
         if member not in self.given:
             self._define(self.scopes[member])
         kind, arguments = self.given[member]
-        return Part(name, kind, arguments, self.blocks[kind].parameters, local)
+        return UseStep(name, kind, arguments, self.blocks[kind].parameters, local)
 
     def _local(self, source: str, path: str) -> str:
         """The name of a value in the scope `path`."""

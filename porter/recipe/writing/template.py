@@ -22,7 +22,7 @@ _TAKEN = frozenset({*RESERVED, *FUNCTIONS, *COMMON, *OPERATIONS})
 
 
 @dataclass(frozen=True)
-class Part:
+class UseStep:
     """A step of one use.
 
     Attributes:
@@ -43,7 +43,7 @@ class Part:
 class Use:
     """One use of a block, or a whole graph: its steps in order, and the channels of its input."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[UseStep, ...]
     channels: int
 
 
@@ -93,7 +93,7 @@ class Template:
             kinds.setdefault(self.parts[i][name].kind, []).append(i)
         return {kind: self._written(kind, {i: self.parts[i][name] for i in at}) for kind, at in kinds.items()}
 
-    def _written(self, kind: str, parts: Mapping[int, Part]) -> dict[str, Any]:
+    def _written(self, kind: str, parts: Mapping[int, UseStep]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for slot in dict.fromkeys(slot for part in parts.values() for slot in part.arguments):
             vector = {i: part.arguments[slot] for i, part in parts.items()}

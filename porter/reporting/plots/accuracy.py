@@ -16,7 +16,7 @@ TICKS = 5
 
 
 @dataclass(frozen=True)
-class Measured:
+class AccuracyRow:
     """A row: top-1 in percent, with its 95 % interval where it was measured here."""
 
     name: str
@@ -24,7 +24,7 @@ class Measured:
     interval: tuple[float, float] | None
 
 
-def plot_accuracy(rows: Sequence[Measured], width: int) -> Markup:
+def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:
     """One row for each: a dot with its interval, or a diamond for a figure without an interval."""
     height = TOP + ROW * len(rows) + BOTTOM
     shown = [row for row in rows if isfinite(row.top1)]
@@ -43,7 +43,7 @@ def plot_accuracy(rows: Sequence[Measured], width: int) -> Markup:
     return drawing(width, height, "Top-1 accuracy in percent", f"{described}.", *parts)
 
 
-def _row(row: Measured, across: Scale, y: float, width: int) -> list[Element]:
+def _row(row: AccuracyRow, across: Scale, y: float, width: int) -> list[Element]:
     x = across(row.top1)
     parts = [label(LEFT - 12, y + 4, row.name, "end"), label(width - RIGHT + 12, y + 4, f"{row.top1:.2f}", "start", "label strong")]
     if row.interval is None or not all(map(isfinite, row.interval)):
@@ -53,5 +53,5 @@ def _row(row: Measured, across: Scale, y: float, width: int) -> list[Element]:
     return [*parts, line(low, y, high, y, "interval"), *ends, element("circle", cx=x, cy=y, r=4.5, class_="dot")]
 
 
-def _between(row: Measured) -> str:
+def _between(row: AccuracyRow) -> str:
     return "" if row.interval is None else f", 95 % interval {row.interval[0]:.2f} to {row.interval[1]:.2f}"

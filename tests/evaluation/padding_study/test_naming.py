@@ -10,7 +10,7 @@ from porter.evaluation.padding_study.cases import Trial
 from porter.evaluation.padding_study.naming import disagreement, in_short, name_case
 from porter.evaluation.padding_study.numbers import CaseRanking
 from porter.evaluation.padding_study.rounds import Rounds
-from porter.evaluation.results import Trained
+from porter.evaluation.results import StudyAnswer
 from porter.padding import Convention
 
 ROUNDS = Rounds(
@@ -43,7 +43,7 @@ def test_the_simplest_that_is_not_worse_is_named(best: int, kept: tuple[int, ...
 
 def test_a_single_case_is_all_there_is() -> None:
     found = name_case(Rounds(ROUNDS.trials[1:2]), CaseRanking(0, (1.0,), (0,)), "entropy")
-    assert found == Trained(
+    assert found == StudyAnswer(
         "as shipped = symmetric",
         True,
         (),
@@ -99,6 +99,6 @@ def test_in_short(kept: tuple[int, ...], needed: dict[int, int | None], complete
 
 
 def test_log_loss_and_entropy_disagree_where_no_case_is_left_by_both() -> None:
-    one, other, both = (Trained(names[0], False, names[1:], "") for names in (("a", "b"), ("c", "d"), ("b", "c")))
+    one, other, both = (StudyAnswer(names[0], False, names[1:], "") for names in (("a", "b"), ("c", "d"), ("b", "c")))
     assert disagreement(one, both) == disagreement(both, other) == disagreement(one, None) == ()
     assert disagreement(one, other) == ("the entropy of the answers gives another result: c or d",)
