@@ -11,11 +11,11 @@ from porter.port import Port
 from porter.recipe import find_recipe
 from porter.source.opened import Opened
 from porter.verification.check import Check
-from porter.verification.fallback import references_of
-from porter.verification.given import ReferenceName, open_given
 from porter.verification.references import SourceValues
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
+from porter.verification.source_forms import references_of
+from porter.verification.user_reference import ReferenceName, open_given
 
 
 @dataclass

@@ -22,8 +22,8 @@ from porter.recipe import find_recipe, load_recipe
 from porter.source.of_port import source_of
 from porter.source.opening import open_candidate
 from porter.verification.check import Check
-from porter.verification.fallback import references_of
 from porter.verification.sizes import Sizes
+from porter.verification.source_forms import references_of
 from tests.conftest import WeightsMaker
 from tests.recipe.recipes import VALID, copied, write
 from tests.support import source_checkpoint

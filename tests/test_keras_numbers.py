@@ -22,8 +22,8 @@ from porter.frameworks import get_destination
 from porter.graph.plan import make_plan
 from porter.identify.doors import open_member
 from porter.recipe import Member, find_recipe
-from porter.verification.fallback import references_of
 from porter.verification.references import ZooReference
+from porter.verification.source_forms import references_of
 from porter.zoos.implementation import get_implementation
 from tests.support import make_batch, source_checkpoint, standin_graph, standin_tensors
 

@@ -34,7 +34,7 @@ from porter.source.protocol import doubted, read_stated
 from porter.source.trained import parse_padding, with_padding
 
 if TYPE_CHECKING:
-    from porter.verification.given import ReferenceName
+    from porter.verification.user_reference import ReferenceName
     from porter.verification.verdict import Verdict
 
 
@@ -130,7 +130,7 @@ def convert(
         raise UsageError(said, where="--keep-dropout", next="leave it out")
     given: ReferenceName | None = None
     if reference is not None:
-        from porter.verification.given import parse_reference
+        from porter.verification.user_reference import parse_reference
 
         given = parse_reference(str(reference))
         if check is False:

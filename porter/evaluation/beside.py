@@ -11,8 +11,8 @@ from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.port import Port
 from porter.source.opened import Opened
-from porter.verification.fallback import Form, with_fallback
 from porter.verification.references import OwnBuild
+from porter.verification.source_forms import Form, with_fallback
 
 Beside = tuple[str, Classifier, tuple[str, ...]]
 
@@ -20,8 +20,8 @@ Beside = tuple[str, Classifier, tuple[str, ...]]
 def source_classifier(port: Port, opened: Opened, protocol: Preprocess, device: str) -> Beside:
     """The name of the source's model, its classifier, and warnings.
 
-    It is the first form of the source that can run (porter.verification.fallback): always in float32, with the file's numbers and
-    the shipped pads.
+    It is the first form of the source that can run (porter.verification.source_forms), in float32, with the file's numbers and the
+    shipped pads.
 
     Raises:
         MissingFramework: none of them can run here, or only porter's own build can, which is the port.

@@ -20,15 +20,15 @@ from porter.padding import ANY, Size
 from porter.port import OWN_BUILD, Port, Record, read_port
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
-from porter.verification.by_reference import check_given
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
-from porter.verification.fallback import Form, first_that_runs, own_build, references_of, with_fallback
-from porter.verification.given import ReferenceName, open_given, parse_reference
 from porter.verification.inputs import make_images
 from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
+from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.trained import check_trained
+from porter.verification.user_check import check_given
+from porter.verification.user_reference import ReferenceName, open_given, parse_reference
 from porter.verification.verdict import Verdict, first_telling
 
 _MANY, _TIMES = 1 << 24, 4

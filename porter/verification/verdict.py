@@ -39,7 +39,7 @@ class UserProof:
     """The comparisons with the user's own reference (`--reference`), and notes on what it ran with.
 
     Attributes:
-        apart: see porter.verification.given.UserReference.
+        apart: see porter.verification.user_reference.UserReference.
         fed: see Verdict.
     """
 

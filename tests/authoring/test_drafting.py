@@ -21,7 +21,7 @@ from porter.graph import Add, BatchNorm, Conv, Graph, Node, Op, Relu
 from porter.graph.blocks.find import find_blocks
 from porter.padding import Convention, Window
 from porter.source.own_graph import open_graph
-from porter.verification.own_code import maker
+from porter.verification.user_code import maker
 from tests.conftest import Cli, refused
 from tests.frameworks.torch.test_code import loaded_from
 from tests.recipe.recipes import VALID, write

@@ -15,7 +15,7 @@ from porter.base.errors import MissingFramework, UsageError
 from porter.evaluation.beside import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
 from porter.graph import Dense, Node, Relu
-from porter.verification import fallback
+from porter.verification import source_forms
 from porter.verification.references import OwnBuild, ZooReference
 from porter.zoos.implementation import Implementation
 from tests.evaluation.protocols import PROTOCOLS
@@ -71,8 +71,8 @@ def opened(references: list[ZooReference], zoo: str = "tf", shipped: Any = None)
 
 @pytest.fixture(autouse=True)
 def forms_of_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fallback, "references_of", lambda source, dtype: source.references(dtype))
-    monkeypatch.setattr(fallback, "own_build", lambda source, dtype: source.own(dtype))
+    monkeypatch.setattr(source_forms, "references_of", lambda source, dtype: source.references(dtype))
+    monkeypatch.setattr(source_forms, "own_build", lambda source, dtype: source.own(dtype))
 
 
 PORT: Any = SimpleNamespace(record=SimpleNamespace(framework="torch"))

@@ -20,12 +20,12 @@ from porter.graph.plan import make_plan
 from porter.padding import Size
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile, Port, Record
-from porter.verification import fallback, reverify
-from porter.verification.by_reference import check_given
+from porter.verification import reverify, source_forms
 from porter.verification.check import CHECKED_DTYPES, Check, Verdict
 from porter.verification.computed import unrounded_tensors
-from porter.verification.given import UserReference
 from porter.verification.references import OwnBuild, SourceValues
+from porter.verification.user_check import check_given
+from porter.verification.user_reference import UserReference
 from tests.parity import Remembered
 
 CRASHED = "crashed"
@@ -88,7 +88,7 @@ class MemorySource:
 
 
 def _references_of(source: MemorySource, dtype: Dtype) -> Iterator[Remembered]:
-    """In place of porter.verification.fallback.references_of."""
+    """In place of porter.verification.source_forms.references_of."""
     yield source.reference
 
 
@@ -135,7 +135,7 @@ def ask(port: Port, source: MemorySource) -> tuple[Verdict | None, str]:
 
 def _asked(port: Port, opened: Any, dtypes: Sequence[Dtype]) -> tuple[Verdict, tuple[str, ...]]:
     if opened.given is None:
-        with patch.object(fallback, "references_of", _references_of), patch.object(reverify, "references_of", _references_of):
+        with patch.object(source_forms, "references_of", _references_of), patch.object(reverify, "references_of", _references_of):
             return reverify.check_against(Check(port, tuple(dtypes)), opened)
     tensors = unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None
     unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)

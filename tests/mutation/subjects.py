@@ -36,8 +36,8 @@ from porter.padding import ANY
 from porter.port import Port
 from porter.recipe import expand, find_recipe
 from porter.source.of_port import source_of
-from porter.verification.fallback import references_of
 from porter.verification.inputs import SIGNED, InputRange, stated_range
+from porter.verification.source_forms import references_of
 from tests.mutation.by_hand import SIZE, by_hand
 from tests.mutation.judge import Judge
 from tests.mutation.made_files import MADE, SIDE

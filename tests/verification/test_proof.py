@@ -16,10 +16,10 @@ from porter.port import read_port
 from porter.source.of_port import source_of
 from porter.verification import parity
 from porter.verification.check import Check
-from porter.verification.fallback import references_of
 from porter.verification.inputs import SIGNED, make_images
 from porter.verification.references import SourceValues
 from porter.verification.sizes import Sizes
+from porter.verification.source_forms import references_of
 from porter.verification.verdict import Verdict
 from tests.conftest import Cli, refused
 
@@ -80,7 +80,7 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import keras
 
     from porter.verification.inputs import PIXELS, make_images
-    from porter.verification.own_code import maker
+    from porter.verification.user_code import maker
 
     folder = tmp_path_factory.mktemp("networks")
     (folder / "model.py").write_text(KERAS)

@@ -20,9 +20,9 @@ from porter.recipe import find_recipe
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
 from porter.verification.check import Check
-from porter.verification.given import UserReference, parse_reference
-from porter.verification.own_code import maker
 from porter.verification.reverify import check_against
+from porter.verification.user_code import maker
+from porter.verification.user_reference import UserReference, parse_reference
 from porter.verification.verdict import Verdict
 from tests.conftest import Cli, refused
 

@@ -11,13 +11,13 @@ from porter.graph import INPUT, BatchNorm, Graph
 from porter.verification.check import Check
 from porter.verification.computed import Shifted, ported
 from porter.verification.evidence import LEAST, variation
-from porter.verification.given import UserReference
 from porter.verification.inputs import SMOOTH
 from porter.verification.numbers import norms
 from porter.verification.parity import settle
 from porter.verification.references import SourceValues
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes, check_sizes
+from porter.verification.user_reference import UserReference
 from porter.verification.verdict import UserProof, first_telling
 
 ROUNDED = 1e-6

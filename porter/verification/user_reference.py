@@ -29,9 +29,9 @@ from porter.padding import ANY
 from porter.padding.sizes import InputSizes
 from porter.port import GivenFile
 from porter.source.opened import Opened
-from porter.verification.own_code import maker, running
 from porter.verification.pairing import pair, weight_distances
 from porter.verification.references import drops_background, rounded
+from porter.verification.user_code import maker, running
 
 _CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 IMAGES = 2
