@@ -7,10 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from porter.base.errors import CheckFailed, MappingError, MissingFramework, PorterError
+from porter.base.errors import CheckFailed, MappingError, MissingFramework, PorterError, some
 from porter.conversion.convert import write_trial
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.fit import LISTED, some
 from porter.fitting.naming import tensor_names
 from porter.formats.reading import read_weights
 from porter.frameworks.dialects import get_dialect
@@ -107,7 +106,7 @@ def _unlike(recipe: Recipe, checkpoint: Checkpoint) -> MappingError:
             expected = next(iter(tensor_names(dialect, graph, path, layers[path]).values()))[0]
             message = f"no tensor of the file has a name of this recipe: its first is {expected}"
             place = recipe.source.where(layers[path].location)
-            return MappingError(f"{message} ({place})", where=where, next=f"the file has {some(names[:LISTED])}")
+            return MappingError(f"{message} ({place})", where=where, next=f"the file has {some(names)}")
     frameworks = sorted({zoo.framework for zoo in recipe.zoos.values()})
     message = f"this is a {checkpoint.dialect} file, and the recipe's zoos are of {', '.join(frameworks)}"
     return MappingError(message, where=where)

@@ -8,6 +8,8 @@ from unicodedata import category
 
 _ESCAPED = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode's categories of characters that control a terminal or the order of its text, break a line, or are not text."""
+LISTED = 5
+"""The most items of a list in a message."""
 _MOST_LETTERS = 2000
 """Of a message, which may name what a stranger called something."""
 _JOINERS = "\u200c\u200d"
@@ -35,6 +37,11 @@ def command(*words: str) -> str:
 def first_line(error: BaseException) -> str:
     """What another library's error says first, to be a part of a message; its type if it says nothing."""
     return (str(getattr(error, "message", error)).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def some(items: Sequence[str], joint: str = ", ") -> str:
+    """The first items of a list in a message, and how many more there are."""
+    return joint.join(items[:LISTED]) + (f"{joint}and {len(items) - LISTED:,} more" if len(items) > LISTED else "")
 
 
 class PorterError(Exception):

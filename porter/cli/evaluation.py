@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from porter.cli.printing import some, table
+from porter.cli.printing import first_lines, table
 from porter.evaluation.results import Accuracy, Agreement, Evaluation, OfPort
 
 _COLUMNS = ("top-1", "top-5", "loss", "top-1 at 95 %")
@@ -25,7 +25,7 @@ def evaluation(result: Evaluation) -> list[str]:
     lines += [f"  {line}" for line in _figures(result)]
     if result.source is not None:
         lines += [f"  {line}" for line in _agreement(result.source)]
-    lines += some("  failed     ", [f"{photo.name}: {photo.why}" for photo in result.failed])
+    lines += first_lines("  failed     ", [f"{photo.name}: {photo.why}" for photo in result.failed])
     if not result.complete:
         lines.append("  INCOMPLETE interrupted: these are the figures so far, and the port's record is unchanged")
     lines.append(f"  verdict    {result.verdict}: {result.why}")
@@ -60,7 +60,7 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
     lines += [f"  {line}" for line in table(list(columns), list(zip(*columns.values(), strict=True)))]
     for each in results:
         found = each.evaluation
-        lines += some(f"  failed     {each.port}: ", [f"{photo.name}: {photo.why}" for photo in found.failed])
+        lines += first_lines(f"  failed     {each.port}: ", [f"{photo.name}: {photo.why}" for photo in found.failed])
         if found.expected is not None and not found.ok:
             lines.append(f"  expected   {each.port}: top-1 {found.expected[0]:g} within {found.expected[1]:g}: MISSED")
         lines += [f"  warning    {each.port}: {warning}" for warning in found.warnings]
@@ -101,4 +101,4 @@ def _agreement(beside: Agreement) -> list[str]:
         f"{photo.name}: source {photo.source}, port {photo.port}, right {', '.join(map(str, photo.labels))}"
         for photo in beside.differing
     ]
-    return lines + some("differs    ", differing)
+    return lines + first_lines("differs    ", differing)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from porter.base.errors import LISTED, some
 from porter.frameworks import DESTINATION_NAMES
 
 if TYPE_CHECKING:
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from porter.verification.results import Parity
     from porter.verification.verdict import Verdict
 
-SHOWN = 5
-"""Items that are printed of each list; the JSON has all."""
-
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Left-aligned columns, two spaces apart."""
@@ -38,10 +36,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
-def some(label: str, items: Sequence[str]) -> list[str]:
+def first_lines(label: str, items: Sequence[str]) -> list[str]:
     """A line for each of the first items, after a label, and one that says how many more there are."""
-    more = [f"{' ' * len(label)}and {len(items) - SHOWN:,} more (--json names all)"] if len(items) > SHOWN else []
-    return [*(f"{label}{item}" for item in items[:SHOWN]), *more]
+    more = [f"{' ' * len(label)}and {len(items) - LISTED:,} more (--json names all)"] if len(items) > LISTED else []
+    return [*(f"{label}{item}" for item in items[:LISTED]), *more]
 
 
 def conversion(made: Conversion) -> list[str]:
@@ -54,7 +52,7 @@ def conversion(made: Conversion) -> list[str]:
         f"  classes  {_classes(record)}",
         f"  licence  {record.licence or 'unknown'}",
         *([f"  origin   {record.origin.words}"] if _tells(record.origin) else []),
-        *some("  assumed  ", record.assumed),
+        *first_lines("  assumed  ", record.assumed),
         *_left_out(record.left_out),
         f"  padding  {_pads_summary(record.pads)}; {size}"
         + ("; as trained, not as shipped" if record.padding == "trained" else ""),
@@ -82,8 +80,8 @@ def _tells(origin: Origin | None) -> TypeGuard[Origin]:
 
 def _left_out(layers: Sequence[LeftOut]) -> list[str]:
     """One line for the layers of training that the port lacks."""
-    shown = [f"{layer.words} '{layer.name}'" + (f" behind {layer.after}" if layer.after else "") for layer in layers[:SHOWN]]
-    more = f" and {len(layers) - SHOWN} more (--json names all)" if len(layers) > SHOWN else ""
+    shown = [f"{layer.words} '{layer.name}'" + (f" behind {layer.after}" if layer.after else "") for layer in layers[:LISTED]]
+    more = f" and {len(layers) - LISTED} more (--json names all)" if len(layers) > LISTED else ""
     return [f"  left out {', '.join(shown)}{more}: what acts in training only"] if layers else []
 
 
@@ -177,7 +175,7 @@ def verdict(result: Verdict, layers: bool) -> list[str]:
         lines += [f"cap never reached: {path}" for path in result.proof.unreached]
     lines += [f"note: {note}" for note in result.notes]
     if result.proof.uncompared:
-        lines.append(f"not compared, because the reference has no value for them: {', '.join(result.proof.uncompared)}")
+        lines.append(f"not compared, because the reference has no value for them: {some(result.proof.uncompared)}")
     return lines
 
 
@@ -221,7 +219,7 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
         lines.append(
             f"  fits       {match.member.name} ({fits})" if result.stranger else f"  is         {match.member.name} (fits {fits})"
         )
-        lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:SHOWN]]
+        lines += [f"  also fits  {other.member.name} ({other.score:.1%})" for other in result.close[:LISTED]]
         lines.append(f"  input      {size}" + ("" if checkpoint.graph else ", as the recipe has it"))
     elif result.port is not None and result.port.variant is not None:
         lines += [f"  is         a port of {result.port.name}", f"  input      {size}"]
@@ -240,8 +238,8 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
         lines.append(f"  problem    {result.problem}")
     lines += [f"  left out   {fault}" for fault in result.left_out]
     if match is not None and not result.commands:
-        lines += [f"  missing    {name}, or it has another shape" for name in match.missing[:SHOWN]]
-        lines += [f"  unexpected {name}" for name in match.unexpected[:SHOWN]]
+        lines += [f"  missing    {name}, or it has another shape" for name in match.missing[:LISTED]]
+        lines += [f"  unexpected {name}" for name in match.unexpected[:LISTED]]
     if result.commands:
         lines += ["to port it, one of:" if len(result.commands) > 1 else "to port it:", *(f"  {line}" for line in result.commands)]
     if not tensors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from porter.cli.printing import some, table
+from porter.cli.printing import first_lines, table
 from porter.evaluation.padding_study.naming import in_words
 from porter.evaluation.results import Study, StudyAnswer
 
@@ -14,7 +14,7 @@ def study(result: Study) -> list[str]:
         f"  photos    {result.images:,} of {path} ({layout}{', --limit' if result.limit else ''})",
         f"  protocol  {result.protocol}",
         f"  sites     {', '.join(result.sites) or 'none'}",
-        *some("  failed    ", [f"{photo.name}: {photo.why}" for photo in result.failed]),
+        *first_lines("  failed    ", [f"{photo.name}: {photo.why}" for photo in result.failed]),
     ]
     if result.unlabelled is not None:
         lines.append(f"  classes   none ({result.unlabelled}), so the cases are judged by the entropy of the answers")

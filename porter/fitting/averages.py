@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from porter.base.errors import MappingError
-from porter.fitting.fit import some
+from porter.base.errors import MappingError, some
 
 _STATISTICS = ("mean", "variance")
 

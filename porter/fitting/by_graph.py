@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from porter.base.errors import MappingError
+from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.alignment import describe
 from porter.fitting.candidate import Candidate
 from porter.fitting.file_heads import End, find_end, left_out, possible_heads, trunk_end
-from porter.fitting.fit import CONSTANTS, OWN_GRAPH, Fit, some
+from porter.fitting.fit import CONSTANTS, OWN_GRAPH, Fit
 from porter.fitting.grafting import Grafted, graft
 from porter.fitting.naming import parse_map, tensor_names
 from porter.fitting.wishes import NONE, Wishes

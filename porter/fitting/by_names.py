@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from porter.base.errors import MappingError
+from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.adapted import with_adapted
 from porter.fitting.averages import prefer_averages
 from porter.fitting.candidate import Candidate
 from porter.fitting.dense_heads import DenseHead, parse_head, with_dense_head
-from porter.fitting.fit import Fit, StandIn, placed, shape_text, some, without_head
+from porter.fitting.fit import Fit, StandIn, placed, shape_text, without_head
 from porter.fitting.grafting import POOL
 from porter.fitting.heads import AFTER_HEAD, Head, Heads, dense_op, flattened, reads_features, stand_in_head
 from porter.fitting.locating import Located, locate

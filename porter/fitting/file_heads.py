@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from porter.base.errors import MappingError
+from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment
-from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
 from porter.graph import Conv, Dense, Graph, Sigmoid, Softmax, head_of, tensor_shapes
 

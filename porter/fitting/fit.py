@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from porter.base.dtypes import Array, is_floating
-from porter.base.errors import FileError, MappingError
+from porter.base.errors import FileError, MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import Stored, canonical
 from porter.frameworks.dialects import Dialect
@@ -17,7 +17,6 @@ from porter.port import Gives
 from porter.recipe.expressions import Value
 from porter.recipe.transforms import apply_transforms
 
-LISTED = 8
 CONSTANTS = "its numbers are the constants of {}"
 """Why a tensor that a node of constants was made from is not a tensor of the graph."""
 OWN_GRAPH = "the graph is the file's own"
@@ -164,11 +163,6 @@ def without_head(graph: Graph) -> Graph:
 
     nodes = tuple(replace(node, inputs=tuple(map(past, node.inputs))) for node in graph.nodes if node != head)
     return replace(graph, nodes=nodes, output=past(graph.output), further=())
-
-
-def some(lines: list[str]) -> str:
-    """The first lines of a list, and how many more there are."""
-    return ", ".join(lines[:LISTED]) + (f", and {len(lines) - LISTED} more" if len(lines) > LISTED else "")
 
 
 def placed(lines: Sequence[tuple[str, str | None]]) -> list[str]:

@@ -10,10 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import MappingError
+from porter.base.errors import MappingError, some
 from porter.fitting.candidate import Candidate
 from porter.fitting.dense_heads import BETWEEN, DenseHead
-from porter.fitting.fit import some
 from porter.fitting.naming import TENSORS
 from porter.formats.recognition import FORMATS
 from porter.graph import Conv, Dense, tensor_shapes
@@ -130,7 +129,7 @@ class Heads:
             units = self.dense[following[0]][0]
         format = FORMATS.get(self.candidate.checkpoint.format)
         whole = f", as {format.whole} would" if format and format.whole else ""  # torch's whole model would be code
-        listed = ", ".join(map(repr, row))
+        listed = some([*map(repr, row)])
         message = f"dense layers follow each other ({listed}), and the file does not say what is between them{whole}"
         return self._refusal(message, [DenseHead(tuple(row), (word,) * (len(row) - 1)).text for word in BETWEEN])
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from porter.base.errors import MappingError, UsageError
+from porter.base.errors import MappingError, UsageError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import Graph, head_of, tensor_shapes
 from porter.recipe import LayerName, Member, expect_head, layer_names
-from porter.recipe.spelling import NODES, hint
+from porter.recipe.spelling import hint
 
 TWICE = 0.9
 """A second prefix that covers at least this fraction of the first one's tensors is a second copy of the network, no accident."""
@@ -41,7 +41,7 @@ class Naming:
     def notes(self) -> tuple[str, ...]:
         """What port.json records about the names, one line each."""
         prefix = (f"names begin with '{self.prefix}'",) if self.prefix else ()
-        again = (f"the file holds the network again under {', '.join(map(repr, self.twins))}",) if self.twins else ()
+        again = (f"the file holds the network again under {some([*map(repr, self.twins)])}",) if self.twins else ()
         older = (f"names are those of {self.generation}",) if self.generation else ()
         return (*prefix, *again, *older)
 
@@ -54,7 +54,7 @@ class Naming:
         if self.twins:
             (path, first), prefixes = next(iter(self.reference_layers.items())), sorted([self.prefix, *self.twins])
             raise MappingError(
-                f"the file holds this network more than once, under {', '.join(map(repr, prefixes))}",
+                f"the file holds this network more than once, under {some([*map(repr, prefixes)])}",
                 where=where,
                 maps=[f"{prefix}{first.name}={path}" for prefix in prefixes],
             )
@@ -72,9 +72,7 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
         if not equals or not layer or not node:
             raise UsageError(f"'{setting}' is not SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}")
         if node not in tensor_shapes(graph):
-            raise UsageError(
-                f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph), NODES)
-            )
+            raise UsageError(f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph)))
         if node in found:
             raise UsageError(f"'{node}' is given twice", where="--map")
         found[node] = layer

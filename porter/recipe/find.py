@@ -10,14 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from porter.base.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError, some
 from porter.base.options import CONVERT, INSPECT, RECIPE_CHECK
 from porter.recipe.declared import Declared, declared
 from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
 from porter.recipe.model import Member, Recipe
 from porter.recipe.source import Mark, read_text
-from porter.recipe.spelling import hint, listed, nearest
+from porter.recipe.spelling import hint, nearest
 
 VARIABLE = "PORTER_RECIPES"
 """The environment variable that names a folder of recipes."""
@@ -198,7 +198,7 @@ def _advice(name: str, recipes: Sequence[Declared]) -> str:
     near = begun or nearest(name, names)
     alike = next((recipe for recipe in recipes if recipe.architecture == near not in variants and recipe.variants), None)
     if alike is not None:
-        return f"did you mean a variant of '{near}': {listed(sorted(alike.variants))}?"
+        return f"did you mean a variant of '{near}': {some(sorted(alike.variants))}?"
     return hint(name, names) if begun is None else f"did you mean '{begun}'?"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from porter.base.errors import RecipeError, UsageError
+from porter.base.errors import RecipeError, UsageError, some
 from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
@@ -260,7 +260,7 @@ class Recipe:
             UsageError: there is no such variant.
         """
         if variant == self.architecture and variant not in self.variants:
-            raise UsageError(f"'{variant}' is an architecture, not a variant", next=f"its variants are {', '.join(self.variants)}")
+            raise UsageError(f"'{variant}' is an architecture, not a variant", next=f"its variants are {some([*self.variants])}")
         if variant not in self.variants:
             raise UsageError(f"'{self.architecture}' has no variant '{variant}'", next=hint(variant, self.variants))
         return self.variants[variant]
@@ -277,7 +277,7 @@ class Recipe:
             raise UsageError(
                 f"zoo '{zoo.name}' has no '{variant}'",
                 where=f"--from {name}",
-                next=f"it has {', '.join(zoo.only)}; '{variant}' is in {', '.join(self.zoos_of(variant))}",
+                next=f"it has {some(zoo.only)}; '{variant}' is in {some([*self.zoos_of(variant)])}",
             )
         return zoo.of(variant)
 

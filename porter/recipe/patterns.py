@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from porter.base.errors import RecipeError
-from porter.recipe.spelling import NODES, hint, nearest
+from porter.recipe.spelling import hint, nearest
 
 _TOKEN = re.compile(r"\*\*/|\*\*|\*|\{([^{}]*)\}")
 # Matching backtracks over wildcards. Without these limits a short pattern could take very long.
@@ -71,4 +71,4 @@ def unmatched(message: str, pattern: str, steps: Iterable[str], others: Sequence
     """The error of a pattern that matches none of the paths `steps`; a path that one of `others` matches is not misspelt."""
     likely, paths = re.sub(r"\{\w+\}", "1", pattern), tuple(steps)
     near = nearest(likely, [path for path in paths if not any(match_path(other, path) is not None for other in others)])
-    return RecipeError(message, next=hint(likely, [near] if near else paths, NODES))
+    return RecipeError(message, next=hint(likely, [near] if near else paths))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 
-LISTED, NODES = 20, 5
-"""The most words of a list, and the most nodes: their names are long, and a graph has hundreds."""
+from porter.base.errors import some
 
 
-def hint(word: str, known: Iterable[str], most: int = LISTED) -> str:
-    """Advice for an unknown `word`: the nearest of `known`, otherwise a list of `most` of them."""
+def hint(word: str, known: Iterable[str]) -> str:
+    """Advice for an unknown `word`: the nearest of `known`, otherwise some of them."""
     words = sorted(set(known))
     key, value = word.partition(" ")[::2]
     if value and key in words:
@@ -18,12 +17,7 @@ def hint(word: str, known: Iterable[str], most: int = LISTED) -> str:
     near = nearest(word, words)
     if near is not None:
         return f"did you mean '{near}'?"
-    return f"known are {listed(words, most)}" if words else "none are declared"
-
-
-def listed(words: Sequence[str], most: int = NODES) -> str:
-    """The first of `words`, and how many more there are."""
-    return ", ".join(words[:most]) + (f", and {len(words) - most} more" if len(words) > most else "")
+    return f"known are {some(words)}" if words else "none are declared"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from porter.base.errors import GraphError, RecipeError
+from porter.base.errors import GraphError, RecipeError, some
 from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape
 from porter.graph.ops import LARGER, OPS, channels_in
 from porter.padding import Convention, SiteKind
@@ -17,7 +17,7 @@ from porter.recipe.model import Recipe
 from porter.recipe.operations import Attributes, make_op
 from porter.recipe.paddings import PadRule, site_convention
 from porter.recipe.source import Location, Mark
-from porter.recipe.spelling import NODES, hint, listed
+from porter.recipe.spelling import hint
 from porter.recipe.steps import OPERATIONS, Block, Step, cycle
 
 MAX_REPEAT = 1000
@@ -184,7 +184,7 @@ class Unrolling:
         if path in self.outputs:
             return self.outputs[path]
         local = [known.removeprefix(here.prefix) for known in self.outputs if known.startswith(here.prefix)]
-        message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *here.inputs, *local], NODES)
+        message, advice = f"there is no earlier step '{name}' here", hint(str(name), [INPUT, *here.inputs, *local])
         if path in self.left_out:
             condition = self.source.where((*self.left_out[path], "when"))
             message = f"step '{name}' is left out here, because its condition does not hold: {condition}"
@@ -235,7 +235,7 @@ class Unrolling:
             self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
         except GraphError as error:
             advice = "pad its input, or give a smaller kernel" if error.next == LARGER else error.next
-            advice = f"make {listed(inputs)} alike" if len(inputs) > 1 else advice
+            advice = f"make {some(inputs)} alike" if len(inputs) > 1 else advice
             raise RecipeError(f"{path}: {error.message}", where=self.source.where(step.location), next=advice) from None
         self.locations[path] = step.location
         return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from porter.base.errors import some
 from porter.data.preprocess import Preprocess
 from porter.graph import MaxPool, axes_text
 from porter.graph.record import from_record
@@ -69,7 +70,7 @@ def warn(contents: Contents) -> list[str]:
     record, verdict = contents.record, contents.comparison
     said = []
     if verdict is not None and verdict.uncompared:
-        said.append(f"Not compared, because the reference has no value for them: {', '.join(verdict.uncompared)}.")
+        said.append(f"Not compared, because the reference has no value for them: {some(verdict.uncompared)}.")
     if verdict is not None and verdict.given is not None:
         said += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
     if verdict is not None:
@@ -94,7 +95,7 @@ def warn(contents: Contents) -> list[str]:
     zeros = _zeros_before_pools(record) if record.framework == "torch" else []
     if zeros:
         said.append(
-            f"By default, onnxruntime drops zeros before a max pool, as before {', '.join(zeros)}, from a model exported to ONNX. "
+            f"By default, onnxruntime drops zeros before a max pool, as before {some(zeros)}, from a model exported to ONNX. "
             "model.py pads with -0.0, which it keeps; porter convert --to onnx makes an ONNX port."
         )
     if record.twins and record.origin is None:

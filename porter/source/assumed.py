@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from porter.base.errors import some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit
 from porter.recipe import Zoo, assumed_options
@@ -23,7 +24,7 @@ def _scaling(checkpoint: Checkpoint, fit: Fit) -> tuple[str, ...]:
     foreign = [name for name in scaling if name not in own and again.get(stems[name]) != name]
     if not foreign:
         return ()
-    named = ", ".join(f"'{name}'" for name in foreign)
+    named = some([f"'{name}'" for name in foreign])
     return (f"the input is what the zoo's own model takes: {named} in the file is left out; to keep it, give the whole model",)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from porter.base.errors import MappingError, UsageError
+from porter.base.errors import MappingError, UsageError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
 from porter.filegraph.to_graph import Translated, expect_ops, to_graph
-from porter.fitting.fit import OWN_GRAPH, Fit, some
+from porter.fitting.fit import OWN_GRAPH, Fit
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes

@@ -8,10 +8,10 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from porter.base.errors import MappingError, UsageError
+from porter.base.errors import MappingError, UsageError, some
 from porter.base.options import CONVERT
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.fit import Fit, some
+from porter.fitting.fit import Fit
 from porter.fitting.wishes import Wishes
 from porter.frameworks import get_destination, other_than
 from porter.frameworks.dialects import get_port_dialect

@@ -10,9 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
-from porter.base.errors import CheckFailed, MissingFramework
+from porter.base.errors import CheckFailed, MissingFramework, some
 from porter.files import AnyPath, path_of
-from porter.fitting.fit import some
 from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
 from porter.graph.bounds import numbers
 from porter.graph.ops import shape_text

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from porter.base.errors import UsageError
-from porter.fitting.fit import some
+from porter.base.errors import UsageError, some
 from porter.graph import INPUT, BatchNorm, Graph
 from porter.verification.check import Check
 from porter.verification.computed import Shifted, ported

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any, TypeVar
 
+from porter.base.errors import some
 from porter.port import GivenFile
 from porter.verification.inputs import InputRange
 from porter.verification.results import ALIKE, DtypeRecord, GivenRecord, Parity, ShippedRecord, VerdictRecord
@@ -137,7 +138,7 @@ class Verdict:
             theirs, ours = ("x".join(map(str, shape)) for shape in bad.shapes)
             said = f"{ours} in {what} and {theirs} in {proof.reference}"
         if bad.unseen:
-            said += f"; before it {', '.join(bad.unseen[:5])} could not be compared"
+            said += f"; before it {some(bad.unseen)} could not be compared"
         apart = self.given.apart if self.given is not None and given else {}
         other = next((path for path in (bad.path, *bad.unseen) if path in apart), None)
         if other is not None:

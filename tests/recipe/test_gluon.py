@@ -77,7 +77,7 @@ def test_every_parameter_is_mxnets(variant: str) -> None:
 def test_a_network_may_be_the_second_of_its_process(prefix: str, tmp_path: Path) -> None:
     arrays = {f"{prefix}{name}": np.zeros(shape, np.float32) for name, shape in parameters("mobilenet_v1_0.25", "save_params")}
     member = find_recipe("mobilenet_v1").member("mobilenet_v1_0.25", "gluon")
-    naming = name_layers(member, expand(member), Checkpoint(tmp_path, "mxnet", "mxnet", arrays))
+    naming = name_layers(member, expand(member), Checkpoint(tmp_path, "mxnet", "mxnet", arrays), {})
     assert (naming.generation, naming.layers["block1/pointwise/conv"].name) == ("save_params", f"{prefix}conv4")
 
 

@@ -24,6 +24,8 @@ SWITCHES = {"fb", "stem_norm", "shortcut_from", "shortcut_norm", "stride_in", "b
 SWITCHES |= {"input_norm", "pointwise_biases", "relu6", "of_8", "expand_first", "head_bias", "stem_bias", "halved_at"}
 """Options with which a graph can be that of resnet200v2, or of Gluon's. What they do is in the graph."""
 
+WAS_CALLED = {"nth": "place"}
+
 
 def _nodes(graph: Graph) -> list[Any]:
     return [[node.path, node.op_name, node.inputs, _attributes(node.op)] for node in graph.nodes]
@@ -55,7 +57,7 @@ def _meaning(recipe: Recipe, variant: str, name: str, generation: str | None) ->
         "names": {path: [layer.name, layer.transforms] for path, layer in names.items()},
         "taps": dict(tap_names(Member(recipe, variant, zoo), graph)),
         "options": {
-            name: value
+            WAS_CALLED.get(name, name): value
             for name, value in options.items()
             if name not in SWITCHES and (name not in STANDARD_OPTIONS or value != STANDARD_OPTIONS[name])
         },

@@ -11,8 +11,7 @@ from porter.authoring.draft.draft import Draft, DraftFacts, draft_recipe
 from porter.authoring.draft.layers import Listed
 from porter.authoring.draft.text import scalar
 from porter.authoring.todo import TO_DO
-from porter.base.errors import UsageError
-from porter.fitting.fit import some
+from porter.base.errors import UsageError, some
 from porter.graph import GlobalAvgPool
 
 _STEP = re.compile(r"\s*- \{(?P<kind>\w+): ")

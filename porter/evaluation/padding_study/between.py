@@ -10,14 +10,13 @@ from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
 from porter.evaluation.measuring import Options
-from porter.evaluation.padding_study.cases import Setting, Trial
+from porter.evaluation.padding_study.cases import Trial
 from porter.evaluation.padding_study.numbers import LEVEL, CaseRanking, judge
 from porter.evaluation.padding_study.rounds import Outcome
 from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Crops, StudyAnswer
 from porter.fitting.twins import TRAINING
-from porter.frameworks import Destination
 from porter.graph import Graph, tensor_shapes
 from porter.graph.difference import Difference, differences
 from porter.recipe import Member, expand, with_options
@@ -132,7 +131,6 @@ def decide(
     opened: Opened,
     found: Sequence[ZooNetwork],
     apart: tuple[Difference, ...],
-    framework: Destination,
     photos: PhotoSet,
     how: Options,
 ) -> Decided:
@@ -145,12 +143,11 @@ def decide(
     failed: dict[int, Failure] = {}
     for protocol in dict.fromkeys(each.protocol for each in found):
         fed = [each for each in found if each.protocol == protocol]
-        setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
+        bench = Bench.of(opened, protocol, photos, how)
         trials = [Trial((each.name,), {}, graph=each.graph) for each in fed]
         for trial in trials:
-            if (why := setting.misfit(trial)) is not None:
+            if (why := bench.setting.misfit(trial)) is not None:
                 raise PaddingError(why, where=trial.name)
-        bench = Bench(opened, setting, framework, protocol, photos, how)
         outcomes |= zip((each.name for each in fed), bench.run(trials), strict=True)
         failed |= bench.failed
     return Decided(tuple(found), tuple(outcomes[each.name] for each in found), apart, failed)

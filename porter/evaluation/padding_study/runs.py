@@ -74,6 +74,13 @@ class Bench:
     failed: dict[int, Failure] = field(default_factory=dict)
     _built: Any = None
 
+    @classmethod
+    def of(cls, opened: Opened, protocol: Preprocess, photos: PhotoSet, options: Options) -> Bench:
+        """In a framework that runs here, for the squares that the protocol feeds."""
+        destination = running_framework(opened.framework)
+        setting = Setting(opened.graph, (protocol.square, protocol.square), destination.CAPABILITIES)
+        return cls(opened, setting, destination, protocol, photos, options)
+
     def run(self, trials: Sequence[Trial]) -> list[Outcome]:
         """The outcome of each trial over all photos.
 

@@ -13,7 +13,7 @@ from porter.evaluation.padding_study.cases import Change, site_at
 from porter.graph import Graph, site_of
 from porter.padding import Convention, Site
 from porter.recipe.paddings import default_convention
-from porter.recipe.spelling import NODES, hint
+from porter.recipe.spelling import hint
 
 LONGEST = 1000
 """The most characters of one option."""
@@ -42,7 +42,7 @@ def _parse(setting: str, graph: Graph) -> Iterable[Change]:
         raise UsageError("a site is written as PATH=CONVENTION,CONVENTION", where=where, next="such as stem/pool=same,1")
     if path not in sites:
         what = "is not a padding site" if path in graph.by_path else "is not a node of this model"
-        raise UsageError(f"'{path}' {what}", where=where, next=hint(path, sites, NODES))
+        raise UsageError(f"'{path}' {what}", where=where, next=hint(path, sites))
     site = site_at(graph, path)
     try:
         return [Change(path, _convention(value, site)) for value in _values(text)]

@@ -12,16 +12,16 @@ from porter.base.errors import FileError, PorterError, UsageError
 from porter.base.options import items
 from porter.data.classes import Classes
 from porter.data.layouts import open_any_photos
-from porter.data.photos import Failure
+from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
 from porter.evaluation.measuring import Options, one_of
-from porter.evaluation.padding_study.between import Decided, decide, networks, parse_between
+from porter.evaluation.padding_study.between import decide, networks, parse_between
 from porter.evaluation.padding_study.cases import Setting, Trial, site_at
 from porter.evaluation.padding_study.naming import disagreement, name_case
 from porter.evaluation.padding_study.numbers import error, judge, mean
-from porter.evaluation.padding_study.rounds import Outcome, Rounds, run_rounds
-from porter.evaluation.padding_study.runs import Bench, running_framework
+from porter.evaluation.padding_study.rounds import Outcome, run_rounds
+from porter.evaluation.padding_study.runs import Bench
 from porter.evaluation.padding_study.sites import parse_sites
 from porter.evaluation.protocol import expect_square
 from porter.evaluation.results import Case, Crops, Study, StudyAnswer
@@ -96,65 +96,53 @@ def study(
     )
     zoos = () if between is None else parse_between(between)
     _expect_use(source, zoos, sites, origin)
-    members = [find_member(variant, zoo, path_of(recipes)) for zoo in zoos or (source,) if zoo is not None]
-    chosen = choose_options(members[0].recipe, options or {})
-    wishes = Wishes(map=items(mapped), options=chosen, origin=origin)
-    if source is not None or not zoos:
-        opened = open_member(find_member(variant, str(source), path_of(recipes)), path_of(weights), wishes)
-    else:
-        opened = _open_either(members, path_of(weights), wishes)
+    of_zoos = [find_member(variant, zoo, path_of(recipes)) for zoo in zoos]
+    members = of_zoos if source is None else [find_member(variant, source, path_of(recipes))]
+    wishes = Wishes(map=items(mapped), options=choose_options(members[0].recipe, options or {}), origin=origin)
+    opened = _open(members, path_of(weights), wishes)
     opened = replace(opened, facts=how.stated.of(opened.facts, opened.file.file))
-    assert opened.member is not None
     protocol = _protocol(opened, how.crops)
     into = None if port is None else _expect_port_of(read_port(Path(port)), opened, zoos)
-    data_set = open_any_photos(
-        Path(data),
-        classes=Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map),
-        labels=how.labels,
-        limit=how.limit,
-        split=how.split,
-    )
-    framework = running_framework(opened.framework)
+    classes = Classes(opened.facts.classes - opened.facts.background, opened.facts.label_map)
+    photos = open_any_photos(Path(data), classes=classes, labels=how.labels, limit=how.limit, split=how.split)
     if zoos:
-        fed, apart = networks(opened, members, how.crops)
-        found = _of_zoos(decide(opened, fed, apart, framework, data_set, how), zoos, how.crops)
+        findings = _between_zoos(opened, of_zoos, photos, how)
     else:
-        setting = Setting(opened.graph, (protocol.square, protocol.square), framework.CAPABILITIES)
-        bench = Bench(opened, setting, framework, protocol, data_set, how)
-        asked = parse_sites(items(sites), opened.graph)
-        rounds = run_rounds(setting, trained_conventions(opened.member), asked, bench.run)
-        found = _of_pads(setting, rounds, bench, how.crops)
+        findings = _of_pads(opened, items(sites), Bench.of(opened, protocol, photos, how))
+    made = replace(_study(opened, photos, how, findings, protocol), between=zoos)
+    return made if into is None or not made.complete else _written(into, made)
+
+
+def _study(opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, protocol: Preprocess) -> Study:
+    assert opened.member is not None
     assumed = opened.facts.assumed + doubted(opened.facts, opened.member.zoo.name)
-    labelled = data_set.unlabelled is None
-    made = Study(
-        variant=variant,
+    return Study(
+        variant=opened.member.variant,
         zoo=opened.member.zoo.name,
         weights=opened.file.file,
-        photos=(str(data_set.path), data_set.layout),
-        protocol=found.protocol,
+        photos=(str(photos.path), photos.layout),
+        protocol=findings.protocol,
         preprocess=asdict(protocol),
-        limit=data_set.limit,
+        limit=photos.limit,
         split=how.split,
-        labels=None if data_set.labels is None else str(data_set.labels),
+        labels=None if photos.labels is None else str(photos.labels),
         class_names=None if how.class_names is None else str(how.class_names),
-        images=len(data_set.photos) + len(data_set.failed),
-        failed=(*data_set.failed, *(found.failed[position] for position in sorted(found.failed))),
-        sites=found.sites,
-        cases=found.cases,
-        skipped=found.skipped,
-        judged_by="log_loss" if labelled else "entropy",
-        trained=found.trained,
-        by_entropy=found.by_entropy,
-        unlabelled=data_set.unlabelled,
-        complete=found.complete,
-        between=zoos,
+        images=len(photos.photos) + len(photos.failed),
+        failed=(*photos.failed, *(findings.failed[position] for position in sorted(findings.failed))),
+        sites=findings.sites,
+        cases=findings.cases,
+        skipped=findings.skipped,
+        judged_by="log_loss" if photos.unlabelled is None else "entropy",
+        trained=findings.trained,
+        by_entropy=findings.by_entropy,
+        unlabelled=photos.unlabelled,
+        complete=findings.complete,
         warnings=(
             *opened.warnings,
             *(f"assumed: {line}" for line in assumed),
-            *disagreement(found.trained, found.by_entropy),
+            *disagreement(findings.trained, findings.by_entropy),
         ),
     )
-    return made if into is None or not made.complete else _written(into, made)
 
 
 def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], origin: str | None) -> None:
@@ -172,7 +160,7 @@ def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], o
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Findings:
     """What a study found, in the words of `Study`."""
 
     cases: tuple[Case, ...]
@@ -185,12 +173,14 @@ class _Found:
     complete: bool = True
 
 
-def _open_either(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Opened:
-    """The weights, under the names of the first zoo that they have.
+def _open(members: Sequence[Member], weights: Path | None, wishes: Wishes) -> Opened:
+    """The weights, under the names of the first of several zoos that they have.
 
     Raises:
-        PorterError: they have neither's; the error is that of the first.
+        PorterError: they have no zoo's; the error is that of the first.
     """
+    if len(members) == 1:
+        return open_member(members[0], weights, wishes)
     problems: list[PorterError] = []
     for member in members:
         try:
@@ -200,34 +190,38 @@ def _open_either(members: Sequence[Member], weights: Path | None, wishes: Wishes
     raise problems[0]
 
 
-def _of_pads(setting: Setting, rounds: Rounds, bench: Bench, crops: Crops) -> _Found:
-    judged = judge([outcome.judged for outcome in rounds.outcomes])
+def _of_pads(opened: Opened, sites: Sequence[str], bench: Bench) -> _Findings:
+    assert opened.member is not None
+    setting = bench.setting
+    rounds = run_rounds(setting, trained_conventions(opened.member), parse_sites(sites, opened.graph), bench.run)
+    ranking = judge([outcome.judged for outcome in rounds.outcomes])
     labelled = bench.photos.unlabelled is None
-    return _Found(
+    return _Findings(
         cases=tuple(
             _case(trial.name, setting.in_words(trial), setting.differences(trial), outcome, p)
-            for trial, outcome, p in zip(rounds.trials, rounds.outcomes, judged.p, strict=True)
+            for trial, outcome, p in zip(rounds.trials, rounds.outcomes, ranking.p, strict=True)
         ),
-        trained=name_case(rounds, judged, "log-loss" if labelled else "entropy"),
+        trained=name_case(rounds, ranking, "log-loss" if labelled else "entropy"),
         by_entropy=name_case(rounds, judge([each.entropy for each in rounds.outcomes]), "entropy") if labelled else None,
         sites=_tried(setting, rounds.trials),
-        protocol=in_words(bench.protocol, crops),
+        protocol=in_words(bench.protocol, bench.options.crops),
         failed=bench.failed,
         skipped=rounds.skipped,
         complete=rounds.complete,
     )
 
 
-def _of_zoos(decided: Decided, zoos: tuple[str, str], crops: Crops) -> _Found:
-    labelled = decided.outcomes[0].log_loss is not None
-    judged = decided.ranking
-    protocols = dict.fromkeys(in_words(each.protocol, crops) for each in decided.networks)
-    return _Found(
+def _between_zoos(opened: Opened, members: Sequence[Member], photos: PhotoSet, how: Options) -> _Findings:
+    fed, apart = networks(opened, members, how.crops)
+    decided = decide(opened, fed, apart, photos, how)
+    labelled = photos.unlabelled is None
+    protocols = dict.fromkeys(in_words(each.protocol, how.crops) for each in decided.networks)
+    return _Findings(
         cases=tuple(
             _case(each.name, each.differs, {}, outcome, p)
-            for each, outcome, p in zip(decided.networks, decided.outcomes, judged.p, strict=True)
+            for each, outcome, p in zip(decided.networks, decided.outcomes, decided.ranking.p, strict=True)
         ),
-        trained=decided.trained(judged, "log-loss" if labelled else "entropy"),
+        trained=decided.trained(decided.ranking, "log-loss" if labelled else "entropy"),
         by_entropy=decided.trained(decided.by_entropy, "entropy") if labelled else None,
         sites={path: (str(each.one), str(each.other)) for each in decided.apart if each.what == "pads" for path in each.paths},
         protocol=next(iter(protocols)) if len(protocols) == 1 else "each zoo's own",
