@@ -130,10 +130,10 @@ def test_keras_2_counted_from_one_and_other_layers_may_be_beside(tmp_path: Path)
     tensors = {up(name): array for name, array in checkpoint.tensors.items()}
     assert {"conv2d_1/kernel", "conv2d_94/kernel"} <= tensors.keys() and "conv2d/kernel" not in tensors
     fit = fit_by_names(Candidate.of(Member(RECIPE, "inception_v3", ZOO), replace(checkpoint, tensors=tensors)))
-    assert fit.found["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.found["mixed7c/branch_pool/bn", "mean"] == (
+    assert fit.tensors["conv1a_3x3/conv", "kernel"] == "conv2d_1/kernel" and fit.tensors["mixed7c/branch_pool/bn", "mean"] == (
         "batch_normalization_94/moving_mean"
     )
-    assert {fit.reference_names[name] for name in fit.found.values()} == checkpoint.tensors.keys()
+    assert {fit.reference_names[name] for name in fit.tensors.values()} == checkpoint.tensors.keys()
 
 
 def up(name: str) -> str:

@@ -223,8 +223,8 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
         lines.append(f"  input      {size}" + ("" if checkpoint.graph else ", as the recipe has it"))
     elif result.port is not None and result.port.variant is not None:
         lines += [f"  is         a port of {result.port.name}", f"  input      {size}"]
-    elif result.trained is not None:
-        lines.append(f"  is         the model of {result.trained}, with tensors of its own")
+    elif result.tuned is not None:
+        lines.append(f"  is         the model of {result.tuned}, with tensors of its own")
     elif result.commands:
         lines.append(f"  is         a graph that no recipe has; none is needed; input {size}")
     if result.classes is not None:

@@ -94,7 +94,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     different = (used,) if differences else ()
     return Fit(
         graph=graph,
-        found=found,
+        tensors=found,
         stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
         ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},

@@ -53,7 +53,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     places = {path: member.recipe.source.where(layer.location) for path, layer in headed.layers.items() if layer.location}
     _expect_cover(located, [name for name in located.unexpected if name not in ignored], places, candidate)
     _assert_ignored_values(zoo, checkpoint, ignored)
-    found, unused, averaged = prefer_averages(located.found, checkpoint.tensors, dialect.AVERAGE_SUFFIX)
+    found, unused, averaged = prefer_averages(located.tensors, checkpoint.tensors, dialect.AVERAGE_SUFFIX)
     shown, row = tap_names(member, draft), headed.row
     stand_in = None
     if head.layer is None or row:
@@ -62,7 +62,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     joined = (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     return Fit(
         graph=with_adapted(headed.graph, headed.named, checkpoint),
-        found=found,
+        tensors=found,
         transforms=headed.transforms,
         options=options_of(member),
         ignored=ignored | unused,
@@ -165,7 +165,7 @@ def _expect_cover(located: Located, unexpected: list[str], places: Mapping[str, 
 
 def _spelling(candidate: Candidate, layers: Mapping[str, LayerName], located: Located) -> int:
     """The index of the framework's name for a kernel that the file uses."""
-    for (path, role), name in located.found.items():
+    for (path, role), name in located.tensors.items():
         names = tensor_names(candidate.dialect, candidate.graph, path, layers[path])[role]
         if role == "kernel" and name in names and not is_depthwise(candidate.graph, candidate.graph.by_path[path]):
             return names.index(name)

@@ -35,7 +35,7 @@ def name_by_position(candidate: Candidate) -> tuple[Candidate, tuple[str, ...]]:
     zoo, tensors = member.zoo, checkpoint.tensors
     if checkpoint.graph is not None or zoo.reference is None or not _keeps_order(member.file, checkpoint):
         return candidate, ()
-    if candidate.located.found:
+    if candidate.located.tensors:
         return candidate, ()
     # It is asked for last: its module takes longer to import than most files to read.
     own_variables = get_implementation(zoo.reference).variables

@@ -46,7 +46,7 @@ class Fit:
         graph: with the classes of the port, or without a head.
         source_classes: rows of the file's head; 0 if it has none.
         background, activation: see porter.port.Facts.
-        found: (path, role) to source tensor name.
+        tensors: (path, role) to source tensor name.
         stored: the same tensors as the file's graph says them, with their axes; empty if the names tell the axes.
         options: those that the recipe's graph was expanded with, with the zoo's own number of classes; empty if the graph is the
             file's.
@@ -70,7 +70,7 @@ class Fit:
     source_classes: int
     background: bool = False
     activation: str | None = None
-    found: Mapping[tuple[str, str], str]
+    tensors: Mapping[tuple[str, str], str]
     head: str | None
     ignored: Mapping[str, str] = field(default_factory=dict)
     transforms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -113,7 +113,7 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> d
     shapes = tensor_shapes(fit.graph)
     tensors: dict[str, dict[str, Array]] = {}
     wrong: list[tuple[str, str | None]] = []
-    for (path, role), name in fit.found.items():
+    for (path, role), name in fit.tensors.items():
         node, expected, array = fit.graph.by_path[path], shapes[path].get(role), checkpoint.tensors[name]
         transforms = fit.transforms.get(path, ())
         try:
@@ -139,7 +139,7 @@ def read_tensors(fit: Fit, checkpoint: Checkpoint, dialect: Dialect | None) -> d
 
 def _expect_numbers(fit: Fit, checkpoint: Checkpoint) -> None:
     """Refuses NaN: one in the weights can make every logit NaN. Infinities may be intended: see --allow-overflow."""
-    for name in fit.found.values():
+    for name in fit.tensors.values():
         array = checkpoint.tensors[name]
         if is_floating(array) and (lost := int(np.count_nonzero(np.isnan(array)))):
             raise FileError(

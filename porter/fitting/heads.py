@@ -30,14 +30,14 @@ class Head:
         layer: its name in the file; None if the file ends in features.
         rows: its classes; 0 without a head.
         own: it is the zoo's own head, with its classes.
-        found: it was found only by its shape.
+        by_shape: it was found only by its shape.
         after: tensors of layers after it, which are left out.
     """
 
     layer: LayerName | None
     rows: int
     own: bool
-    found: bool = False
+    by_shape: bool = False
     after: tuple[str, ...] = ()
 
     def within(self, prefix: str) -> bool:
@@ -47,9 +47,9 @@ class Head:
     def warnings(self) -> tuple[str, ...]:
         if self.layer is None:
             return ("the file has no head: the port gives features, one value per channel",)
-        by_shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
+        shape = f"the head was found by its shape: '{self.layer.name}', {self.rows} classes"
         after = f"left out, because they come after the head: {some(sorted(self.after))}; --map LAYER=NODE chooses another head"
-        return (*((by_shape,) if self.found else ()), *((after,) if self.after else ()))
+        return (*((shape,) if self.by_shape else ()), *((after,) if self.after else ()))
 
 
 @dataclass(frozen=True)

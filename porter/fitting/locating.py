@@ -29,13 +29,13 @@ class Located:
     """The place of each of a graph's tensors in a file, before any is read.
 
     Attributes:
-        found: (path, role) to source tensor name.
+        tensors: (path, role) to source tensor name.
         missing: the tensors that the file lacks, by their likeliest names.
-        unexpected: source tensors that no node uses and no rule ignores, without the moving averages of those in `found`.
+        unexpected: source tensors that no node uses and no rule ignores, without the moving averages of those in `tensors`.
         ignored: source tensor name to the reason.
     """
 
-    found: Mapping[tuple[str, str], str]
+    tensors: Mapping[tuple[str, str], str]
     missing: Mapping[str, Missing]
     unexpected: tuple[str, ...]
     ignored: Mapping[str, str]
@@ -49,7 +49,7 @@ def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: 
     Raises:
         MappingError: a node has no name.
     """
-    dialect, found = get_dialect(zoo.framework), dict[tuple[str, str], str]()
+    dialect, sources = get_dialect(zoo.framework), dict[tuple[str, str], str]()
     missing: dict[str, Missing] = {}
     for path, roles in tensor_shapes(graph).items():
         if path not in layers:
@@ -58,15 +58,15 @@ def locate(graph: Graph, layers: Mapping[str, LayerName], zoo: Zoo, checkpoint: 
         for role, names in candidates.items():
             present = [name for name in names if name in checkpoint.tensors]
             if present:
-                found[path, role] = present[0]
+                sources[path, role] = present[0]
             elif role in roles:
                 missing[names[0]] = Missing(path, roles[role])
-    averages = {f"{name}{dialect.AVERAGE_SUFFIX}" for name in found.values()}
-    rest = checkpoint.tensors.keys() - set(found.values()) - averages
+    averages = {f"{name}{dialect.AVERAGE_SUFFIX}" for name in sources.values()}
+    rest = checkpoint.tensors.keys() - set(sources.values()) - averages
     ignored = {name: rule.reason for rule in reversed(zoo.ignore) for name in rest if fnmatchcase(name, rule.pattern)}
     for path, layer in layers.items():
         if layer.adapted:
             shape, (*needed, count) = (channels_of(graph)[path],), adapted_tensors(layer)
             missing |= {name: Missing(path, shape) for name in needed if name not in checkpoint.tensors}
             ignored |= dict.fromkeys(rest.intersection((*needed, count)), CONSTANTS.format(path))
-    return Located(found, missing, tuple(sorted(rest - ignored.keys())), ignored)
+    return Located(sources, missing, tuple(sorted(rest - ignored.keys())), ignored)

@@ -53,7 +53,7 @@ class Inspection:
         left_out: the errors of recipes that cannot be used.
         commands: commands that port the file, each tested: one, or one for each layer that could be the head.
         port: of a port, its record.
-        trained: the port whose model's tensors these are, as they were trained on; None where several ports may be.
+        tuned: the port whose model's tensors these are, as they were trained on; None where several ports may be.
     """
 
     checkpoint: Checkpoint
@@ -72,7 +72,7 @@ class Inspection:
     left_out: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     port: Record | None = None
-    trained: Path | None = None
+    tuned: Path | None = None
 
     @property
     def close(self) -> tuple[Match, ...]:
@@ -116,7 +116,7 @@ class Inspection:
             "twins": [asdict(twin) for twin in self.twins],
             "problem": self.problem,
             "left_out": list(self.left_out),
-            "trained": self.trained and str(self.trained),
+            "tuned": self.tuned and str(self.tuned),
             "notes": list(self.checkpoint.notes),
             "tensors": tensors,
             "matches": matches,
@@ -156,7 +156,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
             origin = origin_of(match.candidate).origin
             stated = stated if commands else "; ".join(filter(None, (stated, keeping(checkpoint))))
             return Inspection(checkpoint, matches, match, size=size, origin=origin, problem=stated, commands=commands)
-    return replace(_or_trained(unmatched), matches=matches, origin=stated_origin(checkpoint))
+    return replace(_or_tuned(unmatched), matches=matches, origin=stated_origin(checkpoint))
 
 
 def _of_port(port: Port) -> Inspection:
@@ -181,7 +181,7 @@ def _of_port(port: Port) -> Inspection:
     )
 
 
-def _or_trained(unmatched: Inspection) -> Inspection:
+def _or_tuned(unmatched: Inspection) -> Inspection:
     """A file that no recipe has: of the ports beside it whose models may have been trained on and saved there, if there are any."""
     checkpoint = unmatched.checkpoint
     if checkpoint.dialect not in ((None, *TRAINED) if checkpoint.graph is None else TRAINED):
@@ -190,8 +190,8 @@ def _or_trained(unmatched: Inspection) -> Inspection:
     if ports:
         names, commands = " and ".join(str(port) for port in ports), tuple(convert_trained(port, checkpoint) for port in ports)
         problem = None if len(ports) == 1 else f"the models of {names} take these tensors, and their graphs differ"
-        trained = ports[0] if len(ports) == 1 else None
-        return replace(unmatched, commands=(*commands, *unmatched.commands), problem=problem, trained=trained)
+        tuned = ports[0] if len(ports) == 1 else None
+        return replace(unmatched, commands=(*commands, *unmatched.commands), problem=problem, tuned=tuned)
     return replace(unmatched, problem=f"{no_recipe(checkpoint)}; {TUNED}") if checkpoint.graph is None else unmatched
 
 

@@ -147,7 +147,7 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
                     most[place] = limit(fingerprint_of(expand(member)))
                 found[place], best = match, max(best, match.score)
                 is_one |= match.score >= min(least, most[place].opened)
-    return Ranked(_best_first(found[place] for place in sorted(found)), (*wrong, *faults.found))
+    return Ranked(_best_first(found[place] for place in sorted(found)), (*wrong, *faults.errors))
 
 
 def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
@@ -156,7 +156,7 @@ def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
     for member in recipe.members():
         with faults.kept():
             found += filter(None, (compare(member),))
-    return Ranked(_best_first(found), faults.found)
+    return Ranked(_best_first(found), faults.errors)
 
 
 def _best_first(matches: Iterable[Match]) -> tuple[Match, ...]:
@@ -199,8 +199,8 @@ def _match(member: Member, checkpoint: Checkpoint) -> Match | None:
         graph = expand(member, {"classes": rows})
         located = locate(graph, naming.layers, member.zoo, checkpoint)
     misfits = _misfits(graph, dialect, naming.layers, located, checkpoint)
-    missing, needed = (*located.missing, *misfits), len(located.found) + len(located.missing)
-    score = (len(located.found) - len(misfits)) / (needed + len(located.unexpected))
+    missing, needed = (*located.missing, *misfits), len(located.tensors) + len(located.missing)
+    score = (len(located.tensors) - len(misfits)) / (needed + len(located.unexpected))
     if file is not None:  # the ops of a file's graph count as much as its names
         score = (candidate.alignment.share + max(score, _named(candidate.alignment, naming.layers))) / 2
     return Match(candidate, score, missing, located.unexpected, naming.notes())
@@ -229,7 +229,7 @@ def _misfits(
     """Names of tensors that have another shape than the graph needs."""
     shapes = tensor_shapes(graph)
     misfits = []
-    for (path, role), name in located.found.items():
+    for (path, role), name in located.tensors.items():
         transforms = [transform for transform in layers[path].transforms if transform != "drop_background"]
         try:
             array = dialect.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[name])

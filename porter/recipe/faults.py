@@ -23,7 +23,7 @@ class Faults:
         self._by_place: dict[str, RecipeError] = {}
 
     @property
-    def found(self) -> tuple[RecipeError, ...]:
+    def errors(self) -> tuple[RecipeError, ...]:
         return tuple(self._by_place.values())
 
     def tried(self, read: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -47,7 +47,7 @@ class Faults:
         Raises:
             RecipeError: the first; `others` has the rest.
         """
-        if self.found:
-            first, *others = self.found
+        if self.errors:
+            first, *others = self.errors
             first.others = tuple(others)
             raise first

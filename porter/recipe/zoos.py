@@ -200,7 +200,7 @@ class _Reader:
             for word, given in section.protocols.items()
         }
         # Without its protocols, a row has no size.
-        weights = {} if faults.found else tried(read_weights, source, here, section, protocols, self.document.variants)
+        weights = {} if faults.errors else tried(read_weights, source, here, section, protocols, self.document.variants)
         tried(check_expressions, source, here, values)
         framework = section.framework
         if framework is not None:

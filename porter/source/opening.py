@@ -147,7 +147,7 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
     Raises:
         MappingError, FileError: as `read_tensors`.
     """
-    file, used = checkpoint.graph, {name: f"{path}:{role}" for (path, role), name in fit.found.items()}
+    file, used = checkpoint.graph, {name: f"{path}:{role}" for (path, role), name in fit.tensors.items()}
     return Opened(
         graph=fit.graph,
         tensors=read_tensors(fit, checkpoint, dialect),

@@ -88,7 +88,7 @@ def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fi
     unused = "the file's outputs do not need it, or its numbers are constants of the graph"
     return Fit(
         graph=graph,
-        found={place: tensor.name for place, tensor in stored.items()},
+        tensors={place: tensor.name for place, tensor in stored.items()},
         stored=stored,
         ignored=dict.fromkeys(sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused),
         source_classes=classes_of(graph, size, found.activation),

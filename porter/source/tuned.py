@@ -53,7 +53,7 @@ def open_tuned(port: Port, checkpoint: Checkpoint, member: Member | None) -> Ope
     rows, record = _head_rows(port, checkpoint, matched), port.record
     fit = Fit(
         graph=_graph(port, matched, rows),
-        found=matched.found,
+        tensors=matched.tensors,
         ignored=matched.ignored,
         source_classes=rows,
         head=None,
@@ -85,11 +85,11 @@ def is_of(port: Port, checkpoint: Checkpoint, member: Member | None) -> bool:
         MappingError: a tensor has another rank.
     """
     matched = _match(port, checkpoint, member)
-    if not matched.found or matched.missing or matched.unexpected:
+    if not matched.tensors or matched.missing or matched.unexpected:
         return False
     graph, dialect = _graph(port, matched, _head_rows(port, checkpoint, matched)), get_port_dialect(matched.framework)
     return all(
-        dialect.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[matched.found[path, role]]).shape == shape
+        dialect.to_canonical(graph, graph.by_path[path], role, checkpoint.tensors[matched.tensors[path, role]]).shape == shape
         for path, roles in tensor_shapes(graph).items()
         for role, shape in roles.items()
     )
@@ -105,14 +105,14 @@ class _Matched:
 
     Attributes:
         framework: whose names the file has.
-        found: by place, the tensor's name; also of tensors of norms that the port's graph lacks and training has changed.
+        tensors: by place, the tensor's name; also of tensors of norms that the port's graph lacks and training has changed.
         ignored: names to the reason.
         missing: names that the file lacks.
         unexpected: names that the port's model lacks.
     """
 
     framework: str
-    found: Mapping[Place, str]
+    tensors: Mapping[Place, str]
     ignored: Mapping[str, str]
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
@@ -179,7 +179,7 @@ def _head_rows(port: Port, checkpoint: Checkpoint, matched: _Matched) -> int:
     """Rows of the file's head; those of the port where it has no head, or the head is no layer."""
     graph, classes = port.graph, port.record.classes
     head = head_of(graph)
-    name = matched.found.get((head.path, "kernel"))
+    name = matched.tensors.get((head.path, "kernel"))
     if not classes or name is None or not isinstance(head.op, Conv | Dense):
         return classes
     kernel = get_port_dialect(matched.framework).to_canonical(graph, head, "kernel", checkpoint.tensors[name])
@@ -192,7 +192,7 @@ def _graph(port: Port, matched: _Matched, rows: int) -> Graph:
     others: dict[str, dict[str, Any]] = {}
     if rows != port.record.classes:
         others[head.path] = {"units" if isinstance(head.op, Dense) else "filters": rows}
-    for path, role in matched.found:
+    for path, role in matched.tensors:
         node = graph.by_path[path]
         if role in _NORMS and role not in node.op.tensors(channels_of(graph)[node.inputs[0]]):
             others.setdefault(path, {})[_NORMS[role][0]] = True
@@ -222,7 +222,7 @@ def _taps(port: Port, checkpoint: Checkpoint, matched: _Matched) -> dict[str, st
     if file is None:
         return {}
     shown = {stored.name: node.tap for node in file.nodes for stored in node.tensors.values()}
-    taps = {path: tap for (path, _), name in matched.found.items() if (tap := shown.get(name)) is not None}
+    taps = {path: tap for (path, _), name in matched.tensors.items() if (tap := shown.get(name)) is not None}
     found, _ = translation(checkpoint, Wishes(size=port.record.input.native_size))
     ends = [file.by_name[found.names[path]].tap for path in found.graph.outputs]
     if len(ends) != len(port.graph.outputs):

@@ -192,7 +192,7 @@ def _behind(dialect: Dialect, checkpoint: Checkpoint, fit: Fit) -> tuple[tuple[N
     paths = [node.path for node in fit.graph.nodes]
     nodes = fit.graph.nodes[paths.index(fit.stand_in.path) + 1 :]
     tensors: dict[str, dict[str, Array]] = {node.path: {} for node in nodes}
-    for (path, role), name in fit.found.items():
+    for (path, role), name in fit.tensors.items():
         if path in tensors:
             tensors[path][role] = dialect.to_canonical(fit.graph, fit.graph.by_path[path], role, checkpoint.tensors[name])
     return tuple((node, tensors[node.path]) for node in nodes)

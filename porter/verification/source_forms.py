@@ -27,7 +27,7 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
     if opened.fitted is None:
         return
     fit, member = opened.fitted.fit, opened.member
-    checkpoint = rounded(opened.fitted.checkpoint, dtype, set(fit.found.values()))
+    checkpoint = rounded(opened.fitted.checkpoint, dtype, set(fit.tensors.values()))
     if checkpoint.graph is not None:
         yield FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
     if member is not None and fit.reference_names and member.zoo.reference is not None:

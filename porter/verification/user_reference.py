@@ -189,7 +189,7 @@ def _names(opened: Opened) -> dict[str, tuple[str, ...]]:
     own = {node.path: opened.facts.names.get(node.path, node.path) for node in opened.graph.nodes}
     names = {path: [name, name.replace("/", ".")] for path, name in own.items()}
     if fit is not None:
-        for (path, _), tensor in fit.found.items():
+        for (path, _), tensor in fit.tensors.items():
             names[path][:0] = [tensor.rpartition(sign)[0] for sign in "./" if sign in tensor]
         for taps in (fit.reference_taps, fit.taps):
             for path, tap in taps.items():

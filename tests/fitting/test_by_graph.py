@@ -66,7 +66,7 @@ def test_a_file_with_the_recipes_graph_gives_the_recipes_graph_whatever_its_laye
     found = fit(FILE)
     assert found.graph == DRAFT
     assert not found.warnings and not found.ignored
-    assert found.found["stem/conv", "kernel"] == "layer_0/kernel"
+    assert found.tensors["stem/conv", "kernel"] == "layer_0/kernel"
     assert found.own_head and found.source_classes == 1000
     assert found.reference_names["layer_0/kernel"] == "Conv1/kernel"
     assert (found.taps["stem/conv"], found.reference_taps["stem/conv"]) == ("layer_0", "Conv1")
@@ -90,7 +90,7 @@ def test_strides_epsilons_biases_and_clipping_are_the_files() -> None:
     found = fit(file)
     assert found.graph.by_path["stem/relu"].op == Relu()
     assert found.graph.by_path["stem/norm"].op == BatchNorm(1e-5, 0.001)  # the momentum is the recipe's where the file has none
-    assert found.found["stem/conv", "bias"] == "layer_0/bias"
+    assert found.tensors["stem/conv", "bias"] == "layer_0/bias"
     said = " ".join(found.warnings)
     assert "epsilon 1e-05 where the recipe has 0.001" in said and "Relu where the recipe has Relu6" in said and "a bias" in said
 
@@ -166,7 +166,7 @@ def test_two_heads_with_the_zoos_classes_ask_for_a_choice() -> None:
         fit(two)
     assert "--map colour=head/logits" in str(caught.value.next)
     named = fit(called(two, "colour", "predictions"), "colour=head/logits")
-    assert named.own_head and named.found["head/logits", "kernel"] == "predictions/kernel" and LOGITS in named.warnings[0]
+    assert named.own_head and named.tensors["head/logits", "kernel"] == "predictions/kernel" and LOGITS in named.warnings[0]
 
 
 def own_head(*layers: FileNode) -> FileGraph:
@@ -259,7 +259,7 @@ def test_a_norm_that_the_file_has_folded_is_the_layer_before_it(paths: list[str]
     found = fit(file)
     assert len(found.graph.nodes) == len(DRAFT.nodes) - len(paths) and set(found.graph.by_path).isdisjoint(paths)
     assert found.graph.by_path["block4/expand/conv"].inputs[0] in ("block3/project/conv", "block3/add")
-    assert found.found["block3/project/conv", "bias"] == "block3/project/conv/bias" and found.own_head
+    assert found.tensors["block3/project/conv", "bias"] == "block3/project/conv/bias" and found.own_head
     assert not found.warnings and f"{len(paths)} folded" in found.notes[1] and set(found.folded) == set(paths)
     assert not found.reference_names  # the zoo's own implementation has norms
 

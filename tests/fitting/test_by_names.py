@@ -86,8 +86,8 @@ def test_a_variable_scope_is_found_and_averages_within_it() -> None:
     tensors = prefixed(file("slim", 1001), "tower_0/")
     shadows = {f"{name}/ExponentialMovingAverage": array for name, array in tensors.items()}
     found = fit("slim", {**tensors, **shadows, "global_step": np.zeros((), np.int64)})
-    assert found.found["stem/conv", "kernel"] == "tower_0/MobilenetV2/Conv/weights/ExponentialMovingAverage"
-    assert found.reference_names[found.found["stem/conv", "kernel"]] == "MobilenetV2/Conv/weights"
+    assert found.tensors["stem/conv", "kernel"] == "tower_0/MobilenetV2/Conv/weights/ExponentialMovingAverage"
+    assert found.reference_names[found.tensors["stem/conv", "kernel"]] == "MobilenetV2/Conv/weights"
     assert any("moving averages" in note for note in found.notes)
     assert found.ignored["tower_0/MobilenetV2/Conv/weights"] == "its moving average is used"
 
@@ -112,7 +112,7 @@ def test_a_second_copy_of_the_network_asks_for_a_choice() -> None:
         fit("torchvision", both)
     assert "--map student.features.0.0=stem/conv" in str(caught.value.next) and "'teacher.'" in caught.value.message
     found = fit("torchvision", both, "teacher.features.0.0=stem/conv")
-    assert all(name.startswith("teacher.") for name in found.found.values())
+    assert all(name.startswith("teacher.") for name in found.tensors.values())
     assert all(name.startswith("student.") for name in found.ignored)
 
 
@@ -131,7 +131,7 @@ def test_a_replaced_head_is_told_by_its_shape() -> None:
 
 def test_a_head_outside_the_prefix_is_found() -> None:
     found = fit("torchvision", {**prefixed(TRUNK, "0."), "1.weight": linear(4, 1280), "1.bias": np.zeros(4)})
-    assert found.classes == 4 and found.found["head/logits", "bias"] == "1.bias"
+    assert found.classes == 4 and found.tensors["head/logits", "bias"] == "1.bias"
 
 
 def test_no_head_gives_features_and_a_reference_that_hands_them_on() -> None:
@@ -166,7 +166,7 @@ def test_dense_layers_in_a_row_are_refused_because_the_file_does_not_say_what_is
     assert caught.value.maps == tuple(f"{first},{word},last=head/logits" for word in ("relu", "relu6", "none"))
     found = fit("torchvision", {**TRUNK, **layers}, caught.value.maps[0])
     assert [node.op for node in found.graph.nodes[-3:]] == [Dense(128), Relu(), Dense(5)] and found.classes == 5
-    assert not found.ignored and found.found["head/logits", "kernel"] == "last.weight"
+    assert not found.ignored and found.tensors["head/logits", "kernel"] == "last.weight"
     assert fit("torchvision", {**TRUNK, **layers}, caught.value.maps[2]).graph.nodes[-2].op == Dense(128)
 
 
@@ -197,7 +197,7 @@ def test_hidden_layers_of_like_names_are_numbered(names: tuple[str, ...], paths:
         layers |= {f"{name}.weight": linear(outputs, inputs), f"{name}.bias": np.zeros(outputs)}
     found = fit("torchvision", {**TRUNK, **layers}, f"{',relu,'.join(names)}=head/logits")
     assert [node.path for node in found.graph.nodes[-5:]] == paths
-    assert [found.found[path, "kernel"] for path in paths[::2]] == [f"{name}.weight" for name in names]
+    assert [found.tensors[path, "kernel"] for path in paths[::2]] == [f"{name}.weight" for name in names]
 
 
 def test_a_layer_that_stands_twice_in_a_head_is_refused() -> None:

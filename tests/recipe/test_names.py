@@ -139,7 +139,7 @@ def test_a_bare_parameter_is_named_by_its_module_and_itself(tmp_path: Path) -> N
     tensors["model.layer1.1.gamma"] = np.arange(8, dtype=np.float32)[:, None, None]  # as torchvision has it
     checkpoint = Checkpoint(Path("a file"), "memory", "torch", tensors)
     fit = fit_by_names(Candidate.of(member, checkpoint))
-    assert fit.found["stage1/unit1/scale", "gamma"] == "model.layer1.0.gamma"
+    assert fit.tensors["stage1/unit1/scale", "gamma"] == "model.layer1.0.gamma"
     read = read_tensors(fit, checkpoint, get_dialect("torch"))["stage1/unit2/scale"]["gamma"]
     assert read.tolist() == list(range(8))
 

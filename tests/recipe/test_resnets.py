@@ -185,7 +185,7 @@ def test_older_keras_names(generation: str, names: tuple[str, ...], epsilon: flo
     fit = fit_by_names(Candidate.of(recipe.member("resnet50", "keras"), older_checkpoint(generation)))
     paths = ("stem/conv", "stage3/unit6/norm2", "stage4/unit1/shortcut/conv", "head/logits")
     roles = ("kernel", "gamma", "kernel", "kernel")
-    assert [fit.found[node].rpartition("/")[0] for node in zip(paths, roles, strict=True)] == list(names)
+    assert [fit.tensors[node].rpartition("/")[0] for node in zip(paths, roles, strict=True)] == list(names)
     assert fit.own_head and any(generation in note for note in fit.notes)
     assert {node.op.epsilon for node in fit.graph.nodes if isinstance(node.op, BatchNorm)} == {epsilon}
     same = epsilon == 1.001e-5

@@ -235,7 +235,7 @@ def checkpoint(variant: str, before: str = "", classes: int = 1000) -> Checkpoin
 def test_files_with_names_fit_in_a_scope_or_without(variant: str, before: str) -> None:
     recipe = find_recipe(variant)
     fit = fit_by_names(Candidate.of(recipe.member(variant, "tensornets"), checkpoint(variant, before)))
-    assert len(fit.found) == FUNCTIONS[variant][1] and (fit.classes, fit.own_head, fit.background) == (1000, True, False)
+    assert len(fit.tensors) == FUNCTIONS[variant][1] and (fit.classes, fit.own_head, fit.background) == (1000, True, False)
     assert fit.activation == "softmax" and not fit.warnings
 
 

@@ -57,17 +57,17 @@ def check_recipe(path: Path) -> Checked:
     faults.tried(expect_sections, path)
     with faults.kept():
         recipe = load_recipe(*recipe_files(path))
-    if faults.found:
-        return Checked(None, faults.found)
+    if faults.errors:
+        return Checked(None, faults.errors)
     with faults.kept():
         _expect_known(recipe, uses_in_graph(recipe))
-    if faults.found:
-        return Checked(recipe, faults.found)
+    if faults.errors:
+        return Checked(recipe, faults.errors)
     members = [member for name in recipe.zoos for member in _of_zoo(recipe, recipe.zoos[name], faults)]
     return Checked(
         recipe,
-        faults.found,
-        () if faults.found else tuple(suspicions(recipe, members)),
+        faults.errors,
+        () if faults.errors else tuple(suspicions(recipe, members)),
         len(recipe.variants),
         len(recipe.zoos),
         sum(len(member.names) for member in members),
