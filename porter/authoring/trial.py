@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WeightsTrial:
-    """What came of it.
+    """The result of a trial.
 
     Attributes:
         opened: the file as the variant and zoo that it fits best; None if it fits none.

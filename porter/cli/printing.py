@@ -304,7 +304,7 @@ def recipe_list(recipes: Sequence[Declared], own: Path) -> list[str]:
 
 
 def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str]:
-    """Errors and warnings, each with its place, and what was looked at; then what came of a file of weights."""
+    """Errors and warnings, each with its place, and what was checked; then the result of a trial on a file of weights."""
     lines = [f"error: {error}" for error in result.errors] + [f"warning: {warning}" for warning in result.warnings]
     counts = ((result.variants, "variant"), (result.zoos, "zoo"), (result.sites, "padding site"), (result.nodes, "node"))
     checked = ", ".join(f"{count:,} {what}{'' if count == 1 else 's'}" for count, what in counts if count)

@@ -20,7 +20,7 @@ from porter.base.errors import FileError, PorterError, RecipeError, escaped
 EX_SOFTWARE = 70
 """The exit status of a fault of porter's own (sysexits.h): neither a failed check nor bad input."""
 INTERRUPTED, BROKEN_PIPE = 130, 141
-"""The statuses that shells report after SIGINT and SIGPIPE. SIGPIPE means that nobody reads the output any more: `| head`."""
+"""The statuses that shells report after SIGINT and SIGPIPE. SIGPIPE means that the output pipe is closed: `| head`."""
 
 
 def show(what: list[str] | dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ def say(lines: Iterable[str], err: bool = False) -> None:
 
 
 def write(text: str, err: bool = False) -> None:
-    """Prints porter's own text and a line end. If nobody reads the output any more, the command ends without a message.
+    """Prints porter's own text and a line end. If the output pipe is closed, the command ends without a message.
 
     Raises:
         FileError: standard output cannot be written.

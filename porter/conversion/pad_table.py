@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.base.errors import PorterError
-from porter.conversion.unsaid import unsaid
+from porter.conversion.refusals import under_own_names
 from porter.frameworks import get_destination
 from porter.graph.pads import Pad, pads_of, with_conventions
 from porter.graph.plan import make_plan
@@ -40,7 +40,7 @@ class PadTable:
     """The padding sites of a port.
 
     Attributes:
-        refused: what the destination has no words for, so that `convert` refuses the port.
+        refused: what the destination refuses, and so does `convert`.
         proof: what is known of such ports; None for a file without a recipe.
     """
 
@@ -79,13 +79,13 @@ def pads(
         opened.sizes.expect(size)
         plan = make_plan(opened.graph, size, capabilities)
         plan = replace(plan, only_size=opened.sizes.only or plan.only_size)
-        refused = unsaid(framework.refusals(plan), opened.graph, opened)
+        refused = under_own_names(framework.refusals(plan), opened.graph, opened)
         return PadTable(tuple(SitePads(pad, None) for pad in pads_of(plan)), tuple(refused))
     member = find_member(subject, source, recipes)
     graph = expand(member)
     size = member.native_size() if input_size is None else parse_size(input_size)
     plan = make_plan(graph, size, capabilities)
-    shipped, refused = pads_of(plan), unsaid(framework.refusals(plan), graph, None)
+    shipped, refused = pads_of(plan), under_own_names(framework.refusals(plan), graph, None)
     conventions = trained_conventions(member)
     trained = pads_of(make_plan(with_conventions(graph, conventions), size, capabilities)) if conventions else shipped
     sites = (SitePads(pad, None if other == pad else other) for pad, other in zip(shipped, trained, strict=True))

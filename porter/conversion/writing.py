@@ -11,8 +11,8 @@ from pathlib import Path
 from porter.base.dtypes import Array, Dtype, cast
 from porter.base.errors import GraphError, PaddingError, UsageError
 from porter.base.package import __version__
+from porter.conversion.refusals import under_own_names
 from porter.conversion.stock import as_stock, norms_epsilon, stock_arrays
-from porter.conversion.unsaid import unsaid
 from porter.frameworks import Destination, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
@@ -93,10 +93,10 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
     try:
         plan = target.plan(opened, folding.graph)
         if refused := framework.refusals(plan):
-            raise unsaid(refused, folding.graph, opened)[0]
+            raise under_own_names(refused, folding.graph, opened)[0]
         model = framework.write(folder, plan, target.stored(folding.tensors), layers, target.dtype, facts_of(opened))
     except (GraphError, PaddingError) as error:
-        raise unsaid([error], folding.graph, opened)[0] from None
+        raise under_own_names([error], folding.graph, opened)[0] from None
     filled = framework.fillings(plan.graph, folding.tensors)
     return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
 

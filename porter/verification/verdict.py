@@ -1,4 +1,4 @@
-"""What came of the comparisons of a port with its references."""
+"""The verdict on a port: its comparisons with its references."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a destination has no words for, under the source's own names, and what to do about it."""
+"""What a destination refuses, under the source's own names, and what to do about it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:  # a variant's table of pads is made without numpy
     from porter.source.opened import Opened
 
 
-def unsaid(errors: Sequence[PorterError], graph: Graph, opened: Opened | None) -> list[PorterError]:
-    """The errors of a destination that has no words for some nodes, under the file's own names of these. A file's graph can be
+def under_own_names(errors: Sequence[PorterError], graph: Graph, opened: Opened | None) -> list[PorterError]:
+    """The errors of a destination that refuses some nodes, under the file's own names of these. A file's graph can be
     ported up to the values before all of them, which are named as they are typed.
 
     Args:
