@@ -17,7 +17,7 @@ from porter.padding import Convention, Window
 
 FIT = Fit(
     graph=Graph((Node("conv", Conv(2, Window((1, 1)), Convention()), ("input",)),), 3, "conv"),
-    found={("conv", "kernel"): "conv.weight"},
+    tensors={("conv", "kernel"): "conv.weight"},
     source_classes=2,
     head=None,
 )

@@ -235,6 +235,13 @@ def test_twins_that_no_recipe_has_are_refused(made: Callable[[str, str], Path], 
             origin_of(path, "torch", "resnet18")
 
 
+def test_a_model_of_another_recipe_is_told_with_its_line(made: Callable[[str, str], Path], tmp_path: Path) -> None:
+    path = placed(made("resnet18", "torchvision"), tmp_path / "folder", config={"architecture": PLAIN})
+    with pytest.raises(UsageError, match=f"which is {VARIANT} from timm, not resnet18 from torchvision") as refused:
+        origin_of(path, "torch", "resnet18")
+    assert f"porter convert {VARIANT} --from timm --to FRAMEWORK --weights {path}" in str(refused.value.next)
+
+
 def test_a_file_that_fits_no_recipe_shows_what_it_is_stated_to_be(tmp_path: Path) -> None:
     save_file({"stem.weight": np.ones((4, 3, 3, 3), np.float32)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"architecture": "tf_efficientnet_b0"}))

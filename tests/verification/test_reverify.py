@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 import porter
 from porter.base.errors import CheckFailed, GraphError, UsageError
 from porter.files import digest, download
-from porter.verification.references import Reference
+from porter.verification.references import ZooReference
 from tests.support import source_checkpoint
 
 VARIANT = "mobilenet_v2_0.35"
@@ -83,6 +83,6 @@ def test_a_port_that_is_many_times_as_large_as_its_source_is_not_run(own_port: P
 def test_a_port_of_every_size_says_where_its_reference_took_only_one(own_port: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = own_port.parent / "own.safetensors"
     assert not porter.verify(own_port, weights=weights).notes
-    monkeypatch.setattr(Reference, "takes", lambda self, size: size == (224, 224))
+    monkeypatch.setattr(ZooReference, "takes", lambda self, size: size == (224, 224))
     (said,) = porter.verify(own_port, weights=weights).notes
     assert said == "the port takes every size and is proved at 224x224: torchvision takes no other"
