@@ -13,7 +13,7 @@ MODELINE = "# yaml-language-server: $schema=schema.json"
 """The first line of a recipe: where an editor finds the schema, which `porter recipe schema` prints."""
 # What YAML would read as something else than a word.
 _OTHER = re.compile(r"(true|false|yes|no|on|off|null|y|n|~|[-+.]?\d.*|[-+]?\.(inf|nan))", re.IGNORECASE)
-_PLAIN = re.compile(r"[A-Za-z_/=][^,\[\]{}#\"\\\n]*(?<! )")
+_PLAIN_SCALAR = re.compile(r"[A-Za-z_/=][^,\[\]{}#\"\\\n]*(?<! )")
 
 
 def section(values: Mapping[str, Any], depth: int = 0) -> list[str]:
@@ -60,7 +60,7 @@ def scalar(value: Any) -> str:
         return _number(value)
     if isinstance(value, int):
         return str(value)
-    plain = _PLAIN.fullmatch(value) and not _OTHER.fullmatch(value) and ": " not in value and not value.endswith(":")
+    plain = _PLAIN_SCALAR.fullmatch(value) and not _OTHER.fullmatch(value) and ": " not in value and not value.endswith(":")
     return value if plain else json.dumps(value, ensure_ascii=False)
 
 

@@ -16,7 +16,7 @@ from porter.recipe.steps import COMMON, OPERATIONS
 
 Line = dict[str, Any]
 """A step as it is written: its kind and path first."""
-_PLAIN = (1, True, False, "valid", "same")
+_USUAL = (1, True, False, "valid", "same")
 """Values that a reader expects where a use does not state a parameter."""
 _TAKEN = frozenset({*RESERVED, *FUNCTIONS, *COMMON, *OPERATIONS})
 
@@ -79,7 +79,7 @@ class Template:
         found = {name: value for name, value in self.arguments.unread.items() if name in self.parameters}
         for name, values in self.parameters.items():
             value, count = Counter(values).most_common(1)[0]
-            if value in _PLAIN and 3 * count > len(values):
+            if value in _USUAL and 3 * count > len(values):
                 found[name] = value
         return found
 
