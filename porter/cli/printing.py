@@ -103,8 +103,8 @@ def _tensors(lists: TensorLists) -> str:
 
 def _classes(of: Record | Inspection) -> str:
     """The number of classes, and of the file's where it differs. One class is one number for each image, as under a sigmoid."""
-    said = "1 (one number for each image)" if of.classes == 1 else str(of.classes or "none")
-    return said if of.classes == of.source_classes else f"{said} of the file's {of.source_classes}"
+    count = "1 (one number for each image)" if of.classes == 1 else str(of.classes or "none")
+    return count if of.classes == of.source_classes else f"{count} of the file's {of.source_classes}"
 
 
 _PADDED = {

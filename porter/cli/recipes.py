@@ -20,9 +20,9 @@ recipe_app.callback()(help_without_command)
 def recipe_list(recipes: Path | None, as_json: bool) -> None:
     from porter.recipe import declared_recipes, recipes_folder
 
-    found = declared_recipes(recipes, with_zoos=True)
-    listed = [recipe for recipe in found if recipe.fault is None and recipe.names]
-    faults = [str(recipe.fault) for recipe in found if recipe.fault is not None]
+    declared = declared_recipes(recipes, with_zoos=True)
+    listed = [recipe for recipe in declared if recipe.fault is None and recipe.names]
+    faults = [str(recipe.fault) for recipe in declared if recipe.fault is not None]
     if as_json:
         show({"recipes": [printing.declared_record(recipe) for recipe in listed], "left_out": faults})
     else:
@@ -37,22 +37,22 @@ def recipe_show(name: str, recipes: Path | None, as_json: bool) -> None:
     recipe = find_recipe(name, recipes)
     variant = name if name in recipe.variants else next(iter(recipe.variants))
     member = next(recipe.members(variant))
-    shown = printing.recipe_record(member, expand(member))
-    show(shown if as_json else printing.recipe(shown))
+    record = printing.recipe_record(member, expand(member))
+    show(record if as_json else printing.recipe(record))
 
 
 @command(recipe_app, options.RECIPE_CHECK)
 def recipe_check(file: Path, weights: Path | None, as_json: bool) -> None:
     from porter.authoring.check.check import check_recipe
 
-    found, trial = check_recipe(file), None
-    if weights is not None and found.recipe is not None and not found.errors:
+    checked, trial = check_recipe(file), None
+    if weights is not None and checked.recipe is not None and not checked.errors:
         from porter.authoring.trial import try_weights
 
-        trial = try_weights(found.recipe, weights)
-    problem = next(iter(found.errors), trial.error if trial else None)
-    stated = {"ok": problem is None, **found.record(), "weights": trial and trial.record()}
-    show(stated if as_json else printing.recipe_check(found, trial))
+        trial = try_weights(checked.recipe, weights)
+    problem = next(iter(checked.errors), trial.error if trial else None)
+    record = {"ok": problem is None, **checked.record(), "weights": trial and trial.record()}
+    show(record if as_json else printing.recipe_check(checked, trial))
     if problem is not None:
         raise typer.Exit(problem.status)
 

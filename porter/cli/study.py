@@ -24,8 +24,8 @@ def study(result: Study) -> list[str]:
         lines.append("INCOMPLETE: interrupted, so later cases are missing")
     lines += _verdict(result.trained)
     if result.by_entropy is not None:
-        said, why = _verdict(result.by_entropy)
-        lines += [f"By entropy: {said[:1].lower()}{said[1:]}", why]
+        verdict, why = _verdict(result.by_entropy)
+        lines += [f"By entropy: {verdict[:1].lower()}{verdict[1:]}", why]
     return [*lines, *(f"  warning   {warning}" for warning in result.warnings)]
 
 

@@ -119,15 +119,17 @@ def convert(
     """
     framework, stored_as, folder = get_destination(destination), parse_dtype(dtype), path_of(recipes)
     mapped, outputs = items(mapped), items(outputs)
-    stated = read_stated(preprocess, class_names)
+    photos = read_stated(preprocess, class_names)
     size = None if input_size is None else parse_size(input_size)
     if fold_bn and stock:
         raise UsageError(
             "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
         )
     if keep_dropout and (stock or framework.NAME not in TRAINED):
-        said = "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} are run, and not trained on"
-        raise UsageError(said, where="--keep-dropout", next="leave it out")
+        reason = (
+            "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} are run, and not trained on"
+        )
+        raise UsageError(reason, where="--keep-dropout", next="leave it out")
     given: ReferenceName | None = None
     if reference is not None:
         from porter.verification.user_reference import parse_reference
@@ -155,7 +157,7 @@ def convert(
     with new_folder(port, overwrite) as building:
         opened = opening() if pads is None else with_padding(opening(), pads)
         opened = with_dropouts(opened) if keep_dropout else opened
-        facts = stated.of(opened.facts, str(subject))
+        facts = photos.of(opened.facts, str(subject))
         assumed = facts.assumed + (opened.assumed_size if size is None else ())
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
         size = size or opened.sizes.built
@@ -246,13 +248,13 @@ def _layouts(graph: Graph, paths: Iterable[str], size: Size, framework: Destinat
 
 
 def _versions(framework: Destination) -> dict[str, str]:
-    found = {"porter": __version__}
+    versions = {"porter": __version__}
     for name in ("numpy", framework.PACKAGE):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _check(
@@ -282,16 +284,16 @@ def _check(
 
 def _record_warnings(record: Record, opened: Opened, framework: Destination, asked: Size | None) -> tuple[str, ...]:
     warnings, member = [], opened.member
-    stated = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
-    if member and is_non_commercial(stated) and record.licence is None:
+    licence = record.licence or (member.zoo.licence_of(member.variant) if member else None) or ""
+    if member and is_non_commercial(licence) and record.licence is None:
         warnings.append(
-            f"{member.zoo.name}'s own weights are licensed {stated}: weights trained from them are not for commercial use"
+            f"{member.zoo.name}'s own weights are licensed {licence}: weights trained from them are not for commercial use"
         )
-    elif is_non_commercial(stated):
-        warnings.append(f"the weights are licensed {stated}: not for commercial use")
-    taken = record.input.size
-    if taken is not None and taken[0] != taken[1] and taken[0] > 1:  # a map of one row is no photo
-        only, advice = "{}x{}".format(*taken), _for_squares(opened, framework, asked)
+    elif is_non_commercial(licence):
+        warnings.append(f"the weights are licensed {licence}: not for commercial use")
+    size = record.input.size
+    if size is not None and size[0] != size[1] and size[0] > 1:  # a map of one row is no photo
+        only, advice = "{}x{}".format(*size), _for_squares(opened, framework, asked)
         warnings.append(f"the port accepts only {only}, and predict and eval feed squares: {advice}")
     return (*warnings, *doubted(record, record.zoo))
 

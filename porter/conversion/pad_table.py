@@ -73,9 +73,9 @@ def pads(
         from porter.fitting.wishes import Wishes
         from porter.identify.doors import expect_file, open_file  # a variant's table is made without numpy
 
-        stated = None if input_size is None else parse_size(input_size)
-        opened = open_file(expect_file(subject, recipes), Wishes(size=stated), recipes)
-        size = stated or opened.sizes.built
+        asked = None if input_size is None else parse_size(input_size)
+        opened = open_file(expect_file(subject, recipes), Wishes(size=asked), recipes)
+        size = asked or opened.sizes.built
         opened.sizes.expect(size)
         plan = make_plan(opened.graph, size, capabilities)
         plan = replace(plan, only_size=opened.sizes.only or plan.only_size)

@@ -63,8 +63,8 @@ def as_stock(
     if not model.classes:
         raise UsageError("a stock class has a head, and the file has none", where="--stock", next="convert without --stock")
     if any(rule.tensor is not None for rule in member.zoo.names):
-        said = f"porter writes no stock class of {member.variant}: its tokens and positions are numbers that no layer holds"
-        raise UsageError(said, where="--stock", next="convert without --stock")
+        message = f"porter writes no stock class of {member.variant}: its tokens and positions are numbers that no layer holds"
+        raise UsageError(message, where="--stock", next="convert without --stock")
     refusals: list[tuple[int, UsageError]] = []
     for zoo, library in libraries.items():
         try:
@@ -142,8 +142,8 @@ def _refusal(name: str, sites: Sequence[tuple[str, str]], numbers: Sequence[tupl
     count = len(sites) + len(numbers)
     more = f"; {count} differences in all" if count > 1 else ""
     risk = "The shapes would fit, strict loading would succeed and the answers would be wrong"
-    said = f"{name} is another function: {first}{then}{more}. {risk if fits else 'Not even the shapes would fit'}"
-    return UsageError(said, where=where, next="convert without --stock")
+    message = f"{name} is another function: {first}{then}{more}. {risk if fits else 'Not even the shapes would fit'}"
+    return UsageError(message, where=where, next="convert without --stock")
 
 
 def _kernels(graph: Graph) -> dict[str, tuple[int, ...]]:

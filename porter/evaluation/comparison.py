@@ -45,8 +45,8 @@ class Comparison:
         for position, source, port in zip(positions, logits[SOURCE], logits[PORT], strict=True):
             if not (np.isfinite(source).all() and np.isfinite(port).all()):
                 continue
-            found = distance(source, port)
-            self.max_abs[position], self.rel_l2[position] = found.max_abs, found.rel_l2
+            apart = distance(source, port)
+            self.max_abs[position], self.rel_l2[position] = apart.max_abs, apart.rel_l2
             if position in self._paired:
                 classes = spread(range(source.shape[-1]), PAIRS_PER_PHOTO)
                 self.pairs[position] = np.stack([source[0, classes], port[0, classes]], axis=1).astype(np.float64)

@@ -66,8 +66,8 @@ def write_details(port: Port, photos: tuple[Photo, ...], scored: Scored, seen: C
         FileError: the folder cannot be written.
     """
     pairs = () if seen is None else tuple(pair for position in sorted(seen.pairs) for pair in seen.pairs[position].tolist())
-    shown = tuple(_photo(port, photos[position], position, scored) for position in _chosen(scored))
-    write_whole(port.folder / DETAILS, json.dumps(asdict(Details(pairs, shown)), indent=1, allow_nan=False) + "\n")
+    samples = tuple(_photo(port, photos[position], position, scored) for position in _chosen(scored))
+    write_whole(port.folder / DETAILS, json.dumps(asdict(Details(pairs, samples)), indent=1, allow_nan=False) + "\n")
 
 
 def _chosen(scored: Scored) -> list[int]:
@@ -91,12 +91,12 @@ def _photo(port: Port, photo: Photo, position: int, scored: Scored) -> SamplePho
 
 
 def _top(port: Port, scores: Scores, position: int) -> tuple[LikelyClass, ...]:
-    found = []
+    classes = []
     for row, share in zip(scores.top[position].tolist(), scores.shares[position].tolist(), strict=True):
         if row >= 0:
             label = port.record.label_of(row)
-            found.append(LikelyClass(row, label.name if label else None, share))
-    return tuple(found)
+            classes.append(LikelyClass(row, label.name if label else None, share))
+    return tuple(classes)
 
 
 def _thumbnail(photo: Photo) -> str | None:

@@ -82,13 +82,13 @@ def joined(process: Process, timeout_s: float = TIMEOUT_S) -> Iterator[Callable[
         nonlocal told
         told = True
         try:
-            found = exchange(own)
+            results = exchange(own)
         except (RuntimeError, ValueError) as error:
             raise _lost(error, timeout_s) from None
-        for rank, other in enumerate(found):
+        for rank, other in enumerate(results):
             if isinstance(other, _Failed) and rank != process.rank:
                 raise PorterError(f"process {rank} of {process.world} failed: {other.why}")
-        return found
+        return results
 
     try:
         yield gather

@@ -181,21 +181,21 @@ def evaluate_several(
         measured, data_set = merged(shares), sets[_classes(entrant)]
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
-        found = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes)))
-        if kept and not found.complete:
+        result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes)))
+        if kept and not result.complete:
             at = int(measured.scored.reached.sum())
-            found = _warned(found, f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew")
+            result = _warned(result, f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew")
         if expected is not None:
-            met = found.complete and abs(found.top1 - expected[0]) <= expected[1] + 1e-9
-            found = replace(found, expected=expected, ok=met)
+            met = result.complete and abs(result.top1 - expected[0]) <= expected[1] + 1e-9
+            result = replace(result, expected=expected, ok=met)
         record = entrant.port.record
-        if process.leads and found.complete:
-            found = _written(entrant.port, data_set, measured, found)
+        if process.leads and result.complete:
+            result = _written(entrant.port, data_set, measured, result)
             if predictions is not None:
-                write_predictions(Path(predictions), record, data_set.photos, measured.scored.models[PORT], found.failed)
-        elif predictions is not None and not found.complete:
-            found = _warned(found, f"{predictions} is not written: the run was interrupted")
-        results.append(OfPort(str(entrant.port.folder), record.name, record.framework, found))
+                write_predictions(Path(predictions), record, data_set.photos, measured.scored.models[PORT], result.failed)
+        elif predictions is not None and not result.complete:
+            result = _warned(result, f"{predictions} is not written: the run was interrupted")
+        results.append(OfPort(str(entrant.port.folder), record.name, record.framework, result))
     if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
     return tuple(results)
@@ -226,10 +226,10 @@ def _classes(entrant: Entrant) -> Classes:
 
 
 def _photos(data: Path, classes: Classes, options: Options) -> PhotoSet:
-    found = open_photos(data, classes=classes, labels=options.labels, limit=options.limit, split=options.split)
-    if not (found.photos or found.failed):
-        raise UsageError(f"there is no photo to score in these {found.layout}", where=str(data))
-    return found
+    photos = open_photos(data, classes=classes, labels=options.labels, limit=options.limit, split=options.split)
+    if not (photos.photos or photos.failed):
+        raise UsageError(f"there is no photo to score in these {photos.layout}", where=str(data))
+    return photos
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ def _passes(
     for place, entrant in enumerate(entrants):
         key = (_classes(entrant), entrant.protocol.geometry, entrant.protocol.crop, entrant.protocol.rounding)
         groups.setdefault(key, []).append(place)
-    found = _Passes()
+    passes = _Passes()
     for (classes, *_), places in groups.items():
         members, photos = [entrants[place] for place in places], sets[classes].photos
         file = unfinished.place_of(members, photos, options, process)
@@ -269,16 +269,16 @@ def _passes(
             earlier = None if afresh else unfinished.kept(file, len(photos))
             group = measure(members, photos, options, process, earlier, partial(unfinished.keep, file))
         except KeyboardInterrupt:
-            if not found.measured:
+            if not passes.measured:
                 raise
             break
-        found.measured.update(zip(places, group, strict=True))
-        found.files[file] = places
+        passes.measured.update(zip(places, group, strict=True))
+        passes.files[file] = places
         if not group[0].scored.complete:
             break
-        if len(found.measured) < len(entrants):
+        if len(passes.measured) < len(entrants):
             unfinished.keep(file, group)
-    return found
+    return passes
 
 
 def _expected(top1: float | None, tolerance: float | None) -> tuple[float, float] | None:
@@ -352,8 +352,8 @@ def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
     ranks, losses = scored.models[model].ranks, scored.models[model].losses
     images = int(scored.reached.sum()) + failed
     right, among5 = (int(np.count_nonzero((ranks >= 0) & (ranks < most))) for most in (1, 5))
-    told = losses[~np.isnan(losses)]
-    loss = float(told.mean()) if len(told) else None
+    finite = losses[~np.isnan(losses)]
+    loss = float(finite.mean()) if len(finite) else None
     return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images), loss=loss)
 
 
@@ -362,32 +362,32 @@ def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:
     return (*photos.failed, *(late[position] for position in sorted(late)))
 
 
-def _written(port: Port, photos: PhotoSet, measured: Measured, found: Evaluation) -> Evaluation:
+def _written(port: Port, photos: PhotoSet, measured: Measured, result: Evaluation) -> Evaluation:
     """Puts the figures into the port's folder; where the record's are of more photos, measured in the same way, only a line. A
     warning beside the figures says so, as it does where they replace those of more photos, or the folder cannot be written.
     """
     kept = port.record.evaluation
     images = kept.get("images") if kept else None
-    larger = isinstance(images, int) and images > found.images
+    larger = isinstance(images, int) and images > result.images
     try:
-        if kept is not None and larger and _alike(kept, found):
-            update_record(port.folder, "evaluation", kept, found.line())
-            return _warned(found, f"the port's record and report keep the figures of {images:,} photos; these are in its list")
+        if kept is not None and larger and _alike(kept, result):
+            update_record(port.folder, "evaluation", kept, result.line())
+            return _warned(result, f"the port's record and report keep the figures of {images:,} photos; these are in its list")
         write_details(port, photos.photos, measured.scored, measured.compared)
-        update_record(port.folder, "evaluation", found.summary(), found.line())
+        update_record(port.folder, "evaluation", result.summary(), result.line())
     except FileError as error:
-        return _warned(found, f"the figures are not in the port's folder: {error}")
+        return _warned(result, f"the figures are not in the port's folder: {error}")
     if larger:
         whose = f"those of {images:,} photos, which were measured otherwise and stay in its list"
-        return _warned(found, f"the port's record and report have these figures now, and not {whose}")
-    return found
+        return _warned(result, f"the port's record and report have these figures now, and not {whose}")
+    return result
 
 
-def _alike(kept: Mapping[str, Any], found: Evaluation) -> bool:
+def _alike(kept: Mapping[str, Any], result: Evaluation) -> bool:
     """Whether figures of a record are of the same data and measured in the same way. Where they are not, one may be a mistake."""
-    same = all(kept.get(name) == getattr(found, name) for name in ("split", "labels", "class_names", "protocol", "crops"))
-    return same and list(kept.get("photos", ())) == list(found.photos)
+    same = all(kept.get(name) == getattr(result, name) for name in ("split", "labels", "class_names", "protocol", "crops"))
+    return same and list(kept.get("photos", ())) == list(result.photos)
 
 
-def _warned(found: Evaluation, warning: str) -> Evaluation:
-    return replace(found, warnings=(*found.warnings, warning))
+def _warned(result: Evaluation, warning: str) -> Evaluation:
+    return replace(result, warnings=(*result.warnings, warning))

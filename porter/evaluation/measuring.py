@@ -168,12 +168,12 @@ def measure(
             pair.watch(positions, {role: given[_named(role, place)] for role in (PORT, SOURCE)})
 
     def measured(scored: Scored) -> list[Measured]:
-        found = []
+        results = []
         for place in range(len(entrants)):
             roles = (PORT, SOURCE) if place in seen else (PORT,)
             own_scores = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
-            found.append(Measured(own_scores, seen.get(place), *beside.get(place, ())))
-        return [_continued(*both) for both in zip(earlier, found, strict=True)] if earlier else found
+            results.append(Measured(own_scores, seen.get(place), *beside.get(place, ())))
+        return [_continued(*both) for both in zip(earlier, results, strict=True)] if earlier else results
 
     last = perf_counter()
 

@@ -29,7 +29,7 @@ def obstacles(side: int, photos: PhotoSet, accuracy: Accuracy, options: Options,
     """
     relabelled = any(len(photo.labels) > 1 for photo in photos.photos) or bool(photos.excluded and photos.labels is not None)
     left_out = () if relabelled else photos.excluded
-    found = {
+    reasons = {
         "it was interrupted": not complete,
         f"{accuracy.images:,} images, not the {VALIDATION_IMAGES:,} of ImageNet's validation set": not (
             photos.validation and accuracy.images == VALIDATION_IMAGES
@@ -40,7 +40,7 @@ def obstacles(side: int, photos: PhotoSet, accuracy: Accuracy, options: Options,
         f"{options.precision}, published is float32": options.precision != "fp32",
         f"fed {side}x{side}, published at {published.size}x{published.size}": side != published.size,
     }
-    return [why for why, holds in found.items() if holds]
+    return [why for why, holds in reasons.items() if holds]
 
 
 def other_protocol(record: Record) -> list[str]:
@@ -55,14 +55,14 @@ def judge(accuracy: Accuracy, published: Published | None, against: Sequence[str
     measured = f"top-1 {accuracy.top1:.3f}, at 95 % between {low:.2f} and {high:.2f}"
     if published is None:
         return Judgement("no published figure", f"{measured}; porter knows no published accuracy for this model")
-    stated = f"published {published.top1:.3f} ({published.source})"
+    figure = f"published {published.top1:.3f} ({published.source})"
     notes = [*notes, *([published.note] if published.note else [])]
     if against:
-        return Judgement("not comparable", "; ".join([f"with the {stated}", *against, measured, *notes]))
+        return Judgement("not comparable", "; ".join([f"with the {figure}", *against, measured, *notes]))
     difference = accuracy.top1 - published.top1
     # Published figures have three decimals; 1e-9 is for their binary rounding.
     verdict = "reproduced" if abs(difference) <= REPRODUCED + 1e-9 else f"off by {difference:+.2f}"
-    return Judgement(verdict, "; ".join([measured, stated, *notes]))
+    return Judgement(verdict, "; ".join([measured, figure, *notes]))
 
 
 def notes_on_weights(record: Record, member: Member | None) -> list[str]:

@@ -46,8 +46,8 @@ def place_of(entrants: Sequence[Entrant], photos: Sequence[Photo], options: Opti
     ]
     settings = (options.device, options.precision, options.crops, options.batch_size, process.rank, process.world)
     listed = [(photo.name, photo.labels, identity(photo.place)) for photo in photos]
-    said = json.dumps([_FORMAT, __version__, PIL.__version__, ports, settings, listed])
-    return cache_dir() / "unfinished" / f"{sha256(said.encode()).hexdigest()}.json"
+    text = json.dumps([_FORMAT, __version__, PIL.__version__, ports, settings, listed])
+    return cache_dir() / "unfinished" / f"{sha256(text.encode()).hexdigest()}.json"
 
 
 def keep(place: Path, measured: Sequence[Measured]) -> bool:

@@ -29,11 +29,11 @@ def with_adapted(graph: Graph, layers: Mapping[str, LayerName], checkpoint: Chec
     def numbers(path: str) -> Affine:
         mean, variance, _ = (checkpoint.tensors.get(name) for name in adapted_tensors(layers[path]))
         assert mean is not None and variance is not None, "located"
-        found = statistics({}, {"mean": mean, "variance": variance})
-        if found is None or len(found[0]) not in (1, channels[path]):
+        moments = statistics({}, {"mean": mean, "variance": variance})
+        if moments is None or len(moments[0]) not in (1, channels[path]):
             where, expected = str(checkpoint.path), f"one mean and variance, or {channels[path]}"
             raise MappingError(f"'{layers[path].name}' does not hold {expected} (of {path})", where=where)
-        scale, offset = normalising(*found, invert=False)
+        scale, offset = normalising(*moments, invert=False)
         return Affine(tuple(scale.tolist()), tuple(offset.tolist()))
 
     adapted = {path for path, layer in layers.items() if layer.adapted}

@@ -57,24 +57,24 @@ class Alignment:
         Raises:
             MappingError: a node would have two layers, or a layer two nodes: the graphs differ.
         """
-        found: dict[str, str] = {}
+        layers_of: dict[str, str] = {}
         walked: set[str] = set()  # each node once: the number of ways through a network is the product of its branches
         waiting = [(path, name)]
         while waiting:
             path, name = waiting.pop()
-            if found.setdefault(path, name) != name:
-                raise MappingError(f"'{found[path]}' and '{name}' are two layers of the file for one node", where=path)
+            if layers_of.setdefault(path, name) != name:
+                raise MappingError(f"'{layers_of[path]}' and '{name}' are two layers of the file for one node", where=path)
             if path == INPUT or path in walked:
                 continue
             walked.add(path)
             node = self.graph.by_path[path]
-            inputs = (name,) if self._passes(node, name) else self._inputs(node, self.file.by_name[name], found)
+            inputs = (name,) if self._passes(node, name) else self._inputs(node, self.file.by_name[name], layers_of)
             waiting += zip(node.inputs, inputs, strict=True)
-        layers = [name for path, name in found.items() if path != INPUT and not self._passes(self.graph.by_path[path], name)]
+        layers = [name for path, name in layers_of.items() if path != INPUT and not self._passes(self.graph.by_path[path], name)]
         twice = next((name for name in layers if layers.count(name) > 1), None)
         if twice is not None:
             raise MappingError(f"layer '{twice}' would be two nodes of the graph", where=self.graph.output)
-        return found
+        return layers_of
 
     def folded(self, pairs: Mapping[str, str]) -> dict[str, str]:
         """The batch norms that the file has folded into the layers before them, by path, to the path of that layer."""
@@ -108,8 +108,8 @@ class Alignment:
             for layer in self.file.nodes
             if any(name in self.candidates[source] for source in node.inputs for name in layer.inputs) and layer.op != node.op
         ]
-        taken = {name for names in self.candidates.values() for name in names}
-        readers = [layer for layer in readers if layer.name not in taken]
+        matched = {name for names in self.candidates.values() for name in names}
+        readers = [layer for layer in readers if layer.name not in matched]
         foreign = [layer for layer in readers if isinstance(layer.op, Foreign)]
         instead = " or ".join(f"'{layer.name}' ({describe(layer.op)})" for layer in (foreign or readers)[:3]) or "nothing"
         raise MappingError(
@@ -138,19 +138,19 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
             parts[layer.name] = key
     size = file.built_size or native
     try:
-        known = shapes(graph, size)
+        sizes = shapes(graph, size)
     except GraphError as error:
         raise MappingError(f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where) from None
-    found: dict[str, tuple[str, ...]] = {INPUT: _prepared_inputs(file)}
+    candidates: dict[str, tuple[str, ...]] = {INPUT: _prepared_inputs(file)}
     joins: list[FileNode] = []  # concats that the file has as a part of a larger one
     folded, head = set(only_readers(graph).values()), head_of(graph)
     for node in graph.nodes:
         if isinstance(node.op, ops.Identity):
-            found[node.path] = found[node.inputs[0]]
+            candidates[node.path] = candidates[node.inputs[0]]
             continue
-        keys = {_key(node.op, names, parts) for names in _orders(node, found)}
+        keys = {_key(node.op, names, parts) for names in _orders(node, candidates)}
         layers = [layer for key in sorted(keys) for layer in readers.get(key, ())]
-        shape = known[node.inputs[0]]
+        shape = sizes[node.inputs[0]]
         fitting = tuple(layer.name for layer in layers if is_kind(node.op, layer.op, shape, node == head))
         if isinstance(node.op, ops.ConcatChannels) and not fitting:
             inner = next((key for key in sorted(keys) if any(_within(key, joined) for joined in parts.values())), None)
@@ -158,8 +158,8 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
                 joins.append(FileNode(unused_name(node.path, file.by_name), node.op, inner))
                 parts[joins[-1].name], fitting = inner, (joins[-1].name,)
         passes = node.path in folded or _keeps_values(node.op)
-        found[node.path] = (*found[node.inputs[0]], *fitting) if passes else fitting
-    return Alignment(graph, replace(file, nodes=(*file.nodes, *joins)), found, parts)
+        candidates[node.path] = (*candidates[node.inputs[0]], *fitting) if passes else fitting
+    return Alignment(graph, replace(file, nodes=(*file.nodes, *joins)), candidates, parts)
 
 
 def passed(node: Node, pairs: Mapping[str, str]) -> bool:

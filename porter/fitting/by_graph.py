@@ -79,8 +79,8 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         for role, tensor in file.by_name[layer].tensors.items()
         if path in weighted
     }
-    found = {place: tensor.name for place, tensor in stored.items()}
-    _expect_filled(graph, found, checkpoint)
+    names = {place: tensor.name for place, tensor in stored.items()}
+    _expect_filled(graph, names, checkpoint)
     constants = {
         tensor.name: CONSTANTS.format(path)
         for path, layer in grafted.layers.items()
@@ -94,10 +94,10 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
     different = (used,) if differences else ()
     return Fit(
         graph=graph,
-        tensors=found,
+        tensors=names,
         stored=stored,
         transforms={graph.output: ("drop_background",)} if drops else {},
-        ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(found.values())},
+        ignored={name: constants.get(name, AFTER) for name in checkpoint.tensors.keys() - set(names.values())},
         source_classes=_rows(grafted.graph, base == draft.output),
         own_head=end.own,
         head=end.layer,
@@ -105,7 +105,7 @@ def _fit(candidate: Candidate, end: End, keep_background: bool) -> Fit:
         activation=end.activation,
         taps={path: tap for path, layer in grafted.layers.items() if (tap := file.by_name[layer].tap)},
         reference_taps={path: name for path, name in shown.items() if path in graph.by_path} if plain else {},
-        reference_names=_reference_names(graph, candidate.dialect, layers, found) if plain else {},
+        reference_names=_reference_names(graph, candidate.dialect, layers, names) if plain else {},
         folded=folded,
         differences=len(differences),
         scaling=grafted.scaling,
@@ -131,9 +131,9 @@ def _norms_note(draft: Graph, grafted: Graph, folded: Mapping[str, str]) -> tupl
     """What the file has made of the recipe's batch norms, if they are none in it."""
     norms = [node.path for node in draft.nodes if isinstance(node.op, ops.BatchNorm) and node.path in grafted.by_path]
     scales = sum(isinstance(grafted.by_path[path].op, ops.ChannelScale) for path in norms)
-    said = {f"{len(folded)} folded into the layers before them": folded, f"{scales} scales and offsets": scales}
-    found = ", ".join(words for words, there in said.items() if there)
-    return (f"of its batch norms {found}",) if found else ()
+    counts = {f"{len(folded)} folded into the layers before them": folded, f"{scales} scales and offsets": scales}
+    made = ", ".join(words for words, there in counts.items() if there)
+    return (f"of its batch norms {made}",) if made else ()
 
 
 def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Size) -> list[str]:
@@ -143,28 +143,28 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
         folded: layers that have taken in the norm after them, and so have its offset as a bias.
     """
     sites = {site.path: site for site in site_differences(draft, grafted, size)}
-    found = []
+    lines = []
     for node in draft.nodes:
         mine, theirs = node.op, grafted.by_path[node.path].op if node.path in grafted.by_path else node.op
         site = sites.get(node.path)
         if site is not None and site.only_pads:
-            found.append(f"{node.path}: padding '{site.other}' where the recipe has '{site.one}'")
+            lines.append(f"{node.path}: padding '{site.other}' where the recipe has '{site.one}'")
         elif site is not None:
-            found.append(f"{node.path}: windows {site.other.window} where the recipe has {site.one.window}")
+            lines.append(f"{node.path}: windows {site.other.window} where the recipe has {site.one.window}")
         if (
             isinstance(mine, ops.BatchNorm)
             and isinstance(theirs, ops.BatchNorm)
             and np.float32(mine.epsilon) != np.float32(theirs.epsilon)
         ):
-            found.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
+            lines.append(f"{node.path}: epsilon {theirs.epsilon:g} where the recipe has {mine.epsilon:g}")
         if type(mine) is not type(theirs) and not isinstance(theirs, ops.ChannelScale):
-            found.append(f"{node.path}: {describe(theirs)} where the recipe has {describe(mine)}")
+            lines.append(f"{node.path}: {describe(theirs)} where the recipe has {describe(mine)}")
         ours = mine if isinstance(mine, ops.Conv | ops.Dense) else None
         if ours and isinstance(theirs, ops.Conv | ops.Dense) and ours.bias != theirs.bias and node.path not in folded:
-            found.append(
+            lines.append(
                 f"{node.path}: {'a' if theirs.bias else 'no'} bias where the recipe has {'none' if theirs.bias else 'one'}"
             )
-    return found
+    return lines
 
 
 def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> None:
@@ -173,11 +173,11 @@ def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> Non
     Raises:
         MappingError: there is one.
     """
-    known = shapes(grafted.graph, size)
+    sizes = shapes(grafted.graph, size)
     for path, layer in grafted.layers.items():
         found, node = file.by_name[layer].op, grafted.graph.by_path[path]
         if isinstance(node.op, ops.GlobalAvgPool) and isinstance(found, ops.AvgPool):
-            rows, columns = known[node.inputs[0]][1:]
+            rows, columns = sizes[node.inputs[0]][1:]
             if found.window.kernel != (rows, columns):
                 (height, width), where = found.window.kernel, f"where the recipe averages all of it, {rows}x{columns}"
                 raise MappingError(f"'{layer}' averages {height}x{width} cells of a map {where}", where=path)

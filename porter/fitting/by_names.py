@@ -54,11 +54,11 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
     _expect_cover(located, [name for name in located.unexpected if name not in ignored], places, candidate)
     _assert_ignored_values(zoo, checkpoint, ignored)
     found, unused, averaged = prefer_averages(located.tensors, checkpoint.tensors, dialect.AVERAGE_SUFFIX)
-    shown, row = tap_names(member, draft), headed.row
+    taps, row = tap_names(member, draft), headed.row
     stand_in = None
     if head.layer is None or row:
         tensors = stand_in_head(candidate, naming.reference_layers[last], _spelling(candidate, headed.layers, located))
-        stand_in = StandIn(tensors, shown[draft.output], without_head(draft).output)
+        stand_in = StandIn(tensors, taps[draft.output], without_head(draft).output)
     joined = (f"the head's dense layers are joined as --map says: {chosen.text}",) if chosen and row else ()
     return Fit(
         graph=with_adapted(headed.graph, headed.named, checkpoint),
@@ -71,7 +71,7 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
         head=head.layer.name if head.layer else None,
         background=headed.background and wishes.background,
         activation=_activation(zoo, head.rows),
-        reference_taps={path: name for path, name in shown.items() if path in headed.graph.by_path and path not in row},
+        reference_taps={path: name for path, name in taps.items() if path in headed.graph.by_path and path not in row},
         stand_in=stand_in,
         reference_names={
             name: naming.reference_layers[path].name

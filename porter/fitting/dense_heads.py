@@ -56,14 +56,14 @@ def with_dense_head(features: Graph, head: DenseHead, dense: Mapping[str, Dense]
         The graph, and the file's layer by the path of each dense node.
     """
     nodes, layers, source = list(features.nodes), dict[str, str](), features.output
-    taken = {*features.by_path, output}
+    used = {*features.by_path, output}
     for name, word in zip(head.layers, (*head.between, "none"), strict=True):
-        path = output if name == head.layers[-1] else unused_name(f"head/{path_word(name)}", taken)
-        taken.add(path)
+        path = output if name == head.layers[-1] else unused_name(f"head/{path_word(name)}", used)
+        used.add(path)
         nodes.append(Node(path, dense[name], (source,)))
         layers[path], source, op = name, path, BETWEEN[word]
         if op is not None:
-            source = unused_name(f"{path}_{word}", taken)
-            taken.add(source)
+            source = unused_name(f"{path}_{word}", used)
+            used.add(source)
             nodes.append(Node(source, op(), (path,)))
     return Graph(tuple(nodes), features.channels, output, features.scopes), layers

@@ -73,7 +73,7 @@ def graft(draft: Graph, file: FileGraph, pairs: Mapping[str, str], folded: Mappi
 
 def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str], nodes: list[Node]) -> str:
     """Adds the layers between the trunk and the logits; returns the path of the logits."""
-    known = {node.path: node for node in nodes}
+    by_path = {node.path: node for node in nodes}
     features = {node.path for node in nodes if isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense)}
     leading = file.leading_to((end,))
     for layer in (layer for layer in file.nodes if layer.name in leading and layer.name not in paths):
@@ -84,15 +84,15 @@ def _append_head(draft: Graph, file: FileGraph, end: str, paths: dict[str, str],
         if isinstance(op, ops.Conv) and inputs[0] in features and op.window.kernel == (1, 1):
             op = ops.Dense(op.filters, op.bias)
         path = f"head/{path_word(layer.name)}"
-        if layer.name == end and draft.output not in known:
+        if layer.name == end and draft.output not in by_path:
             path = draft.output
-        while path in known:
+        while path in by_path:
             path += "_"
         if isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.Dense) or features.issuperset(inputs):
             features.add(path)
         paths[layer.name] = path
-        known[path] = Node(path, op, inputs)
-        nodes.append(known[path])
+        by_path[path] = Node(path, op, inputs)
+        nodes.append(by_path[path])
     return paths[end]
 
 

@@ -166,7 +166,7 @@ def _tensors(candidate: Candidate, layer: str, role: str) -> list[Array]:
 
 def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tuple[int, int]]:
     """Layer to (units, features), for the layers that could be dense by their tensors among `names`."""
-    graph, head, dialect, found = candidate.graph, candidate.head, candidate.dialect, dict[str, tuple[int, int]]()
+    graph, head, dialect, dense = candidate.graph, candidate.head, candidate.dialect, dict[str, tuple[int, int]]()
     for name in names:
         layer, array = name.rpartition(dialect.SEPARATOR)[0], candidate.checkpoint.tensors[name]
         if name not in dialect.tensor_names(graph, head, layer)["kernel"] or array.ndim not in (2, 4):
@@ -174,8 +174,8 @@ def _dense_layers(candidate: Candidate, names: Collection[str]) -> dict[str, tup
         with suppress(MappingError):
             units, features, *cells = dialect.to_canonical(graph, head, "kernel", array).shape
             if cells in ([], [1, 1]):
-                found[layer] = units, features
-    return found
+                dense[layer] = units, features
+    return dense
 
 
 def flattened(candidate: Candidate, names: Collection[str]) -> str | None:

@@ -66,17 +66,17 @@ def parse_map(settings: tuple[str, ...], graph: Graph) -> dict[str, str]:
     Raises:
         UsageError: a setting has another form, there is no such node, or a node is given twice.
     """
-    found: dict[str, str] = {}
+    mapped: dict[str, str] = {}
     for setting in settings:
         layer, equals, node = setting.rpartition("=")
         if not equals or not layer or not node:
             raise UsageError(f"'{setting}' is not SRC=NODE", where="--map", next=f"such as LAYER={head_of(graph).path}")
         if node not in tensor_shapes(graph):
             raise UsageError(f"the graph has no node '{node}' with tensors", where="--map", next=hint(node, tensor_shapes(graph)))
-        if node in found:
+        if node in mapped:
             raise UsageError(f"'{node}' is given twice", where="--map")
-        found[node] = layer
-    return found
+        mapped[node] = layer
+    return mapped
 
 
 def name_layers(member: Member, graph: Graph, checkpoint: Checkpoint, mapped: Mapping[str, str]) -> Naming:
@@ -127,13 +127,13 @@ def _prefix(
     spellings = [names for path in tensor_shapes(graph) for names in tensor_names(dialect, graph, path, layers[path]).values()]
     expected = {name for names in spellings for name in names}
     counts = Counter(prefix for name in checkpoint.tensors for prefix, rest in _cuts(name, dialect.SEPARATOR) if rest in expected)
-    stated = {
+    prefixes = {
         name.removesuffix(layers[path].name)
         for path, name in mapped.items()
         if path != head_of(graph).path and name.endswith(layers[path].name)
     }
-    if stated:
-        counts = Counter({prefix: count for prefix, count in counts.items() if prefix in stated})
+    if prefixes:
+        counts = Counter({prefix: count for prefix, count in counts.items() if prefix in prefixes})
     if not counts:
         return "", 0, ()
     (prefix, most), *others = counts.most_common()

@@ -20,8 +20,8 @@ TRAINING = frozenset(name.removeprefix("bn_") for name in TRAINING_OPTIONS)
 
 def twins_of(member: Member) -> tuple[Twin, ...]:
     """The same variant in other zoos of its recipe, where it is a twin."""
-    known = shipped_twins(member)
-    return computed_twins(member) if known is None else known
+    shipped = shipped_twins(member)
+    return computed_twins(member) if shipped is None else shipped
 
 
 def computed_twins(member: Member) -> tuple[Twin, ...]:

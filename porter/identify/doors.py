@@ -139,9 +139,9 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
         return open_graph(checkpoint, wishes)
     ranked = rank(checkpoint, recipes)
     left_out = tuple(f"this recipe was left out: {fault}" for fault in ranked.faults)
-    found, _ = open_likeliest(ranked.likely, wishes)
+    likeliest, _ = open_likeliest(ranked.likely, wishes)
     try:
-        opened = found[1] if found is not None else open_graph(checkpoint, wishes)
+        opened = likeliest[1] if likeliest is not None else open_graph(checkpoint, wishes)
     except PorterError as error:  # the recipe may be the one that was meant for this file
         error.next = "; ".join(filter(None, (error.next, *left_out)))
         raise
@@ -153,9 +153,9 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     activation, kept = opened.facts.activation, ": --keep-activation keeps it"
     notes += [f"its {activation} is taken off{'' if activation == 'log_softmax' else kept}"] if activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
-    stated, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
-    stated, others = stated.for_head(opened.facts)  # of another head where the file was changed after porter wrote it
-    facts = stated.of(opened.facts, checkpoint.path.name)
+    photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
+    photos, others = photos.for_head(opened.facts)  # of another head where the file was changed after porter wrote it
+    facts = photos.of(opened.facts, checkpoint.path.name)
     sizes = replace(opened.sizes, built=native) if native else opened.sizes
     return replace(opened, file=noted, facts=facts, sizes=sizes, warnings=(*left_out, *damaged, *others, *opened.warnings))
 
@@ -185,16 +185,16 @@ def open_likeliest(
     matches: Sequence[Match], wishes: Wishes = NONE
 ) -> tuple[tuple[Match, Opened] | None, list[tuple[Match, PorterError]]]:
     """The match whose graph differs least from the file's, with the file opened as it, and the errors of matches that it is not."""
-    found: list[tuple[Match, Opened]] = []
+    opened: list[tuple[Match, Opened]] = []
     problems: list[tuple[Match, PorterError]] = []
     for match in matches:
         try:
-            found.append((match, open_as(match, wishes)))
+            opened.append((match, open_as(match, wishes)))
         except PorterError as error:
             problems.append((match, error))
-        if found and not _unlike(found[-1][1]):
+        if opened and not _unlike(opened[-1][1]):
             break
-    return min(found, key=lambda each: _unlike(each[1]), default=None), problems
+    return min(opened, key=lambda each: _unlike(each[1]), default=None), problems
 
 
 def _unlike(opened: Opened) -> int:
@@ -216,18 +216,18 @@ def open_as(match: Match, wishes: Wishes = NONE) -> Opened:
 
 def no_graph(checkpoint: Checkpoint, recipes: Path | None) -> UsageError:
     advice = no_recipe(checkpoint)
-    found, problems = open_likeliest(rank(checkpoint, recipes).likely)
+    likeliest, problems = open_likeliest(rank(checkpoint, recipes).likely)
     stranger = next((problem for _, problem in problems if isinstance(problem, UsageError)), None)
-    if found is None and stranger is not None:  # it says what it is, and that is in no recipe
+    if likeliest is None and stranger is not None:  # it says what it is, and that is in no recipe
         return stranger
-    if found is not None and found[1].member is not None:
-        advice = convert_command(found[1].member, "FRAMEWORK", checkpoint.path, recipes)
-        if found[1].facts.twins and found[1].facts.origin is None:
+    if likeliest is not None and likeliest[1].member is not None:
+        advice = convert_command(likeliest[1].member, "FRAMEWORK", checkpoint.path, recipes)
+        if likeliest[1].facts.twins and likeliest[1].facts.origin is None:
             advice = f"{INSPECT.line(file=checkpoint.path)} prints the line for each network that takes these tensors"
     if ports := ports_of(checkpoint):
         advice = ", or ".join(convert_trained(port, checkpoint) for port in ports)
     others = [note for note in checkpoint.notes if note != checkpoint.unread]
-    said = f" ({'; '.join(others)})" if others else ""
-    held = f"is {checkpoint.unread}" if checkpoint.unread else "holds tensors and no graph"
-    message = f"this file {held}{said}, so a recipe has to say what its tensors are"
+    notes = f" ({'; '.join(others)})" if others else ""
+    content = f"is {checkpoint.unread}" if checkpoint.unread else "holds tensors and no graph"
+    message = f"this file {content}{notes}, so a recipe has to say what its tensors are"
     return UsageError(message, where=str(checkpoint.path), next=advice)

@@ -141,9 +141,9 @@ def inspect(file: AnyPath, recipes: AnyPath | None = None, input_size: AnySize |
 
 def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked: Size | None) -> Inspection:
     matches = ranked.matches
-    found, problems = open_likeliest(ranked.likeliest)
-    if found is not None:
-        return _of_opened(checkpoint, matches, *found, recipes)
+    likeliest, problems = open_likeliest(ranked.likeliest)
+    if likeliest is not None:
+        return _of_opened(checkpoint, matches, *likeliest, recipes)
     own_graph = checkpoint.graph is not None
     unmatched = _by_itself(checkpoint, asked) if own_graph else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
     for match, problem in problems:
@@ -152,10 +152,10 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
             return replace(unmatched, matches=matches, match=match, problem=f"{problem.where}: {problem.message}")
         if commands or match.score >= LIKELY:
             # What is about the whole file has the commands as its next step.
-            size, stated = _size(checkpoint, match), problem.message if problem.where == str(checkpoint.path) else str(problem)
+            size, message = _size(checkpoint, match), problem.message if problem.where == str(checkpoint.path) else str(problem)
             origin = origin_of(match.candidate).origin
-            stated = stated if commands else "; ".join(filter(None, (stated, keeping(checkpoint))))
-            return Inspection(checkpoint, matches, match, size=size, origin=origin, problem=stated, commands=commands)
+            message = message if commands else "; ".join(filter(None, (message, keeping(checkpoint))))
+            return Inspection(checkpoint, matches, match, size=size, origin=origin, problem=message, commands=commands)
     return replace(_or_tuned(unmatched), matches=matches, origin=stated_origin(checkpoint))
 
 
@@ -252,15 +252,15 @@ def _undecided(member: Member, opened: Opened) -> tuple[Member, ...]:
 
 def _settled(match: Match, error: PorterError, recipes: Path | None) -> tuple[str, ...]:
     """A command for each setting of `--map` that the error lists and that works."""
-    found = []
+    commands = []
     for setting in error.maps if isinstance(error, MappingError) else ():
         try:
             opened = open_as(match, Wishes(map=(setting,)))
         except PorterError:
             continue
         path = match.candidate.checkpoint.path
-        found.append(convert_command(match.member, other_than(opened.framework), path, recipes, (setting,)))
-    return tuple(found)
+        commands.append(convert_command(match.member, other_than(opened.framework), path, recipes, (setting,)))
+    return tuple(commands)
 
 
 def _size(checkpoint: Checkpoint, match: Match) -> tuple[int, int] | None:

@@ -130,24 +130,24 @@ def rank(checkpoint: Checkpoint, recipes: Path | None = None, least: float = LIK
     A variant is compared with the file only if it can be nearly as good as the best one. Those that can neither be near the file
     nor be what it is opened as come last, and only if one of the others is.
     """
-    known, wrong = known_variants(recipes)
+    variants, wrong = known_variants(recipes)
     limit, compare, faults = limits(checkpoint), _comparison(checkpoint), Faults()
-    most = [UNKNOWN if one.fingerprint is None else limit(one.fingerprint) for one in known]
+    most = [UNKNOWN if one.fingerprint is None else limit(one.fingerprint) for one in variants]
     could_be = [best.score >= min(least, best.opened) for best in most]
-    found: dict[int, Match] = {}
+    matches: dict[int, Match] = {}
     is_one, best = False, 0.0
-    for place in sorted(range(len(known)), key=lambda place: (not could_be[place], -most[place].score)):
+    for place in sorted(range(len(variants)), key=lambda place: (not could_be[place], -most[place].score)):
         if most[place].score < best - REACH or not (could_be[place] or is_one):
             continue
         with faults.kept():
-            member = known[place].load()
+            member = variants[place].load()
             match = compare(member)
             if match is not None:
-                if known[place].fingerprint is None and not member.zoo.generations:
+                if variants[place].fingerprint is None and not member.zoo.generations:
                     most[place] = limit(fingerprint_of(expand(member)))
-                found[place], best = match, max(best, match.score)
+                matches[place], best = match, max(best, match.score)
                 is_one |= match.score >= min(least, most[place].opened)
-    return Ranked(_best_first(found[place] for place in sorted(found)), (*wrong, *faults.errors))
+    return Ranked(_best_first(matches[place] for place in sorted(matches)), (*wrong, *faults.errors))
 
 
 def rank_variants(checkpoint: Checkpoint, recipe: Recipe) -> Ranked:
@@ -212,11 +212,11 @@ def _named(aligned: Alignment, layers: Mapping[str, LayerName]) -> float:
     Exporters rename tensors and number layers: `Conv1` is in `model/Conv1_2/convolution/merged:0`.
     """
     weighted = [node.path for node in aligned.graph.nodes if isinstance(node.op, Conv | Dense)]
-    known = aligned.file.by_name
+    nodes = aligned.file.by_name
 
     def has(path: str) -> bool:
         name = f"/{layers[path].name}/".replace(".", "/")
-        texts = (text for each in aligned.candidates[path] for text in (each, *(s.name for s in known[each].tensors.values())))
+        texts = (text for each in aligned.candidates[path] for text in (each, *(s.name for s in nodes[each].tensors.values())))
         whole = (f"/{text}/".replace(".", "/") for text in texts)
         return any(name in text or name in _NUMBER.sub("/", text) for text in whole)
 

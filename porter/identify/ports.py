@@ -20,12 +20,12 @@ def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:
     """The folders of the ports whose models have the file's tensors and were not made from the file: of each graph the first."""
     folder = checkpoint.path.parent
     records = [record for record in (folder / RECORD, *sorted(folder.glob(f"*/{RECORD}"))) if record.is_file()]
-    found: list[Port] = []
+    ports: list[Port] = []
     for record in records[:_MOST]:
         port = _fitting(record.parent, checkpoint)
-        if port is not None and all(port.graph != other.graph for other in found):
-            found.append(port)
-    return tuple(port.folder for port in found)
+        if port is not None and all(port.graph != other.graph for other in ports):
+            ports.append(port)
+    return tuple(port.folder for port in ports)
 
 
 def convert_trained(port: Path, checkpoint: Checkpoint) -> str:

@@ -31,7 +31,7 @@ def hold(path: Path, sha256: str, next: str) -> None:
     """
     if not is_plain(path):  # a pipe would never end
         raise FileError("port.json lists this file, and it is not a plain file, or not there", where=str(path), next=next)
-    found = digest(path)
-    if found != sha256:
-        message = f"this is not the file that porter wrote: its sha256 is {found[:12]}..., port.json says {sha256[:12]}..."
+    own = digest(path)
+    if own != sha256:
+        message = f"this is not the file that porter wrote: its sha256 is {own[:12]}..., port.json says {sha256[:12]}..."
         raise ChecksumError(message, where=str(path), next=next)

@@ -78,13 +78,13 @@ def thumbnail(text: str | None) -> Thumbnail | None:
     if text is None or len(text) > MAX_THUMBNAIL_CHARACTERS:
         return None
     try:
-        held = b64decode(text, validate=True)
+        data = b64decode(text, validate=True)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            with Image.open(BytesIO(held), formats=("JPEG",)) as image:
+            with Image.open(BytesIO(data), formats=("JPEG",)) as image:
                 width, height = image.size
     except Exception:  # Pillow's plugins raise any error for a broken file (porter.data.preprocess.open_image)
         return None
     if max(width, height) > MAX_THUMBNAIL_SIDE:
         return None
-    return Thumbnail(f"data:image/jpeg;base64,{b64encode(held).decode('ascii')}", width, height)
+    return Thumbnail(f"data:image/jpeg;base64,{b64encode(data).decode('ascii')}", width, height)

@@ -68,44 +68,44 @@ def _figures(verdict: VerdictRecord) -> str:
 def warn(contents: Contents) -> list[str]:
     """Sentences that a reader has to know before using the port."""
     record, verdict = contents.record, contents.comparison
-    said = []
+    sentences = []
     if verdict is not None and verdict.uncompared:
-        said.append(f"Not compared, because the reference has no value for them: {some(verdict.uncompared)}.")
+        sentences.append(f"Not compared, because the reference has no value for them: {some(verdict.uncompared)}.")
     if verdict is not None and verdict.given is not None:
-        said += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
+        sentences += [f"{note[0].upper()}{note[1:]}." for note in verdict.given.notes if note]
     if verdict is not None:
-        said += [
+        sentences += [
             f"The {dtype} error is above its limit from {result.rounds_from} on: the logits at "
             f"{written(result.logits.rel_l2)}, and the source’s own rounding is {written(result.source_rounding)}."
             for dtype, result in verdict.dtypes.items()
             if result.rounds_from is not None
         ]
     if verdict is not None and record.rounding is not None:
-        said.append(f"{record.rounding[0].upper()}{record.rounding[1:]}.")
+        sentences.append(f"{record.rounding[0].upper()}{record.rounding[1:]}.")
     if record.input.size is not None:
-        said.append("The pads are right only at an input of {}×{}; the port refuses other sizes.".format(*record.input.size))
+        sentences.append("The pads are right only at an input of {}×{}; the port refuses other sizes.".format(*record.input.size))
     if record.padding == "trained":
-        said.append("The pads are those that the weights were trained with, not those that the zoo ships.")
+        sentences.append("The pads are those that the weights were trained with, not those that the zoo ships.")
     if verdict is not None and verdict.shipped is not None:
         moved = verdict.shipped
-        said.append(
+        sentences.append(
             f"The pads of training move the logits of {moved.reference} by {written(moved.rel_l2)} (relative L2), "
             f"and change the argmax on {moved.argmax_differ} of {moved.images} inputs."
         )
     zeros = _zeros_before_pools(record) if record.framework == "torch" else []
     if zeros:
-        said.append(
+        sentences.append(
             f"By default, onnxruntime drops zeros before a max pool, as before {some(zeros)}, from a model exported to ONNX. "
             "model.py pads with -0.0, which it keeps; porter convert --to onnx makes an ONNX port."
         )
     if record.twins and record.origin is None:
         others = ", ".join(twin.name for twin in record.twins)
-        said.append(f"Nothing states whether the weights are {record.name} or {others}, which take the same tensors.")
+        sentences.append(f"Nothing states whether the weights are {record.name} or {others}, which take the same tensors.")
     if record.background:
-        said.append("Row 0 of the logits is the background class, so every label is one row later.")
+        sentences.append("Row 0 of the logits is the background class, so every label is one row later.")
     if is_non_commercial(record.licence):
-        said.append(f"The weights are licensed {record.licence}: not for commercial use.")
-    return said
+        sentences.append(f"The weights are licensed {record.licence}: not for commercial use.")
+    return sentences
 
 
 def _zeros_before_pools(record: Record) -> list[str]:

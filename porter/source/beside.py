@@ -35,9 +35,9 @@ def weights_in(path: Path) -> Path:
     """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one. Every other path as
     it is.
     """
-    found = _files_of_weights(path)
-    usual = (path / name for name in _WEIGHTS if path / name in found)
-    return next(usual, found[0] if len(found) == 1 else path)
+    files = _files_of_weights(path)
+    usual = (path / name for name in _WEIGHTS if path / name in files)
+    return next(usual, files[0] if len(files) == 1 else path)
 
 
 def config_beside(weights: Path) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:
 
 def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
     """The native size, rows and columns, that porter's metadata in a file states."""
-    found = _SIZE.fullmatch(checkpoint.stated.get("porter.native_size", ""))
-    return (int(found[1]), int(found[2])) if found else None
+    match = _SIZE.fullmatch(checkpoint.stated.get("porter.native_size", ""))
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def stated_beside(weights: Path) -> tuple[PhotoFacts, tuple[str, ...]]:
@@ -107,9 +107,9 @@ def with_config(opened: Opened) -> Opened:
     if opened.file.published or opened.fitted is None:
         return opened
     path = opened.fitted.checkpoint.path
-    stated, warnings = stated_beside(path)
-    stated, others = stated.for_head(opened.facts)
-    facts = stated.of(opened.facts, str(path.parent / CONFIG_FILE))
+    photos, warnings = stated_beside(path)
+    photos, others = photos.for_head(opened.facts)
+    facts = photos.of(opened.facts, str(path.parent / CONFIG_FILE))
     return replace(opened, facts=facts, warnings=(*opened.warnings, *warnings, *others))
 
 
@@ -118,11 +118,11 @@ def _read_beside(file: Path, warnings: list[str]) -> dict[str, Any]:
     if not file.is_file() or file.stat().st_size > MAX_BYTES:
         return {}
     try:
-        found = json.loads(file.read_bytes())
+        content = json.loads(file.read_bytes())
     except (ValueError, RecursionError):
         warnings.append(f"{file.name} beside the weights is no JSON")
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _names(config: Mapping[str, Any]) -> tuple[list[object], str] | None:

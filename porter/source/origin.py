@@ -60,25 +60,25 @@ def origin_of(candidate: Candidate, insisted: str | None = None) -> Provenance:
         return Provenance(Origin(by="user", says=member.name, variant=member.variant, zoo=zoo), options)
     if checkpoint.graph is not None:
         return Provenance(stated_origin(checkpoint))
-    if (stated := of_metadata(checkpoint)) is not None and (known := _known(member, stated)).origin:
+    if (statement := of_metadata(checkpoint)) is not None and (known := _known(member, statement)).origin:
         return known
-    if (stated := of_config(checkpoint)) is not None:
-        return _known(member, stated)
+    if (statement := of_config(checkpoint)) is not None:
+        return _known(member, statement)
     if (publisher := candidate.publisher) is not None:
         return Provenance(Origin(by="digest", says=publisher.name, variant=publisher.variant, zoo=publisher.zoo.name))
     for each in member.kin():  # any file can have a name like a release's, so only names that a recipe has count
         if each.file is not None and each.file.name == checkpoint.path.name:
             return Provenance(Origin(by="file name", says=each.name, variant=each.variant, zoo=each.zoo.name))
-    stated = of_release(checkpoint)
-    return Provenance() if stated is None else _known(member, stated)
+    statement = of_release(checkpoint)
+    return Provenance() if statement is None else _known(member, statement)
 
 
 def stated_origin(checkpoint: Checkpoint) -> Origin | None:
     """The origin of a file that fits no recipe, as its graph or the config.json beside it states it."""
     if checkpoint.graph is not None:
         return Origin(by="graph", says="the file's own graph")
-    stated = of_config(checkpoint)
-    return None if stated is None else Origin(by=stated.by, says=stated.says)
+    statement = of_config(checkpoint)
+    return None if statement is None else Origin(by=statement.by, says=statement.says)
 
 
 def expect_origin(candidate: Candidate, known: Provenance) -> None:
@@ -90,18 +90,18 @@ def expect_origin(candidate: Candidate, known: Provenance) -> None:
     member, path, origin = candidate.member, candidate.checkpoint.path, known.origin
     if origin is None or origin.by in ("graph", "user") or _is_stated(candidate, origin):
         return
-    recipes, stated, also = member.recipe.path.parent, _elsewhere(member, known), ""
+    recipes, named, also = member.recipe.path.parent, _elsewhere(member, known), ""
     if origin.variant is not None:
-        stated = member.recipe.member(origin.variant, str(origin.zoo))
-    if stated is None:
+        named = member.recipe.member(origin.variant, str(origin.zoo))
+    if named is None:
         also = f", which recipe {member.recipe.architecture} does not have"
-    elif origin.says != stated.name:
-        also = f", which is {stated.name}"
+    elif origin.says != named.name:
+        also = f", which is {named.name}"
     instead = f"{SAVE} keeps its graph, which needs no recipe"
     raise UsageError(
         f"{BY[origin.by]} says that these weights are {origin.says}{also}, not {member.name}",
         where=str(path.parent / CONFIG_FILE if origin.by == "config.json" else path),
-        next=f"{instead if stated is None else convert_command(stated, 'FRAMEWORK', path, recipes)}; "
+        next=f"{instead if named is None else convert_command(named, 'FRAMEWORK', path, recipes)}; "
         f"--from {member.zoo.name} --origin {member.zoo.name} insists",
     )
 
@@ -112,9 +112,9 @@ def _elsewhere(member: Member, known: Provenance) -> Member | None:
         return None
     for recipe in sound_recipes(member.recipe.path.parent):
         for each in islice(recipe.sound_members(next(iter(recipe.variants))), 1):
-            found = _known(each, known.statement).origin
-            if found is not None and found.variant is not None:
-                return recipe.member(found.variant, str(found.zoo))
+            origin = _known(each, known.statement).origin
+            if origin is not None and origin.variant is not None:
+                return recipe.member(origin.variant, str(origin.zoo))
     return None
 
 
@@ -150,9 +150,9 @@ def _known(member: Member, stated: OriginStatement) -> Provenance:
         return Provenance(Origin(by=stated.by, says=stated.says))
     if any(_begins(stated.name, twin, not stated.strict) for twin in TWINS_OF_TIMM):
         return Provenance(Origin(by=stated.by, says=f"timm's {stated.name:.80}"))
-    found = list(_named(member, stated))
-    most = max((len(name) for _, name, _ in found), default=0)
-    longest = [(each, arguments) for each, name, arguments in found if len(name) == most]
+    named = list(_named(member, stated))
+    most = max((len(name) for _, name, _ in named), default=0)
+    longest = [(each, arguments) for each, name, arguments in named if len(name) == most]
     fitting = [(each, options) for each, own in longest if (options := _options(stated, own, each)) is not None]
     if not fitting:
         return Provenance(Origin(by=stated.by, says=stated.says), statement=stated) if stated.strict else Provenance()
@@ -197,10 +197,10 @@ def _options(stated: OriginStatement, own: Mapping[str, Any], member: Member) ->
     """The options of the recipe with which a variant is the stated call; None if it is another one."""
     if not stated.strict:
         return {} if not own else None  # a name does not say that its function was called otherwise
-    told, usual = dict(stated.arguments), dict(own)
-    epsilon = told.pop(_EPSILON, None)
+    arguments, usual = dict(stated.arguments), dict(own)
+    epsilon = arguments.pop(_EPSILON, None)
     known = usual.pop(_EPSILON, member.zoo.options.get(_OPTION, member.recipe.options.get(_OPTION)))
-    if told != usual:
+    if arguments != usual:
         return None
     if epsilon is None:
         return {} if _EPSILON not in own else None

@@ -31,10 +31,10 @@ def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str
     Raises:
         UsageError, MappingError: as `translation`.
     """
-    found, built = translation(checkpoint, wishes)
-    found, names = with_blocks(found) if names is None else (under_paths(found, names), names)
+    translated, built = translation(checkpoint, wishes)
+    translated, names = with_blocks(translated) if names is None else (under_paths(translated, names), names)
     assert checkpoint.graph is not None
-    opened = of_fit(_fit(checkpoint, found, built), checkpoint, engine_name(checkpoint), built)
+    opened = of_fit(_fit(checkpoint, translated, built), checkpoint, engine_name(checkpoint), built)
     facts = opened.stating(names=dict(names), output_names=checkpoint.graph.output_names)
     return replace(opened, facts=facts, sizes=checkpoint.graph.own_sizes(built))
 
@@ -54,10 +54,10 @@ def translation(checkpoint: Checkpoint, wishes: Wishes = NONE) -> tuple[Translat
         expect_ops(file, wishes.keep_activation)
         if rows is None or columns is None:
             raise _unstated(file.size, where)
-        found = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
+        translated = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
-    return found, (rows, columns)
+    return translated, (rows, columns)
 
 
 def _unstated(size: Size, where: str) -> UsageError:
@@ -73,12 +73,12 @@ def _unstated(size: Size, where: str) -> UsageError:
     )
 
 
-def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fit:
-    file, graph, wanted = checkpoint.graph, found.graph, tensor_shapes(found.graph)
+def _fit(checkpoint: Checkpoint, translated: Translated, size: tuple[int, int]) -> Fit:
+    file, graph, wanted = checkpoint.graph, translated.graph, tensor_shapes(translated.graph)
     assert file is not None
     stored = {
         (path, role): tensor
-        for path, name in found.names.items()
+        for path, name in translated.names.items()
         for role, tensor in file.by_name[name].tensors.items()
         if role in wanted.get(path, {})
     }
@@ -91,10 +91,10 @@ def _fit(checkpoint: Checkpoint, found: Translated, size: tuple[int, int]) -> Fi
         tensors={place: tensor.name for place, tensor in stored.items()},
         stored=stored,
         ignored=dict.fromkeys(sorted(checkpoint.tensors.keys() - {tensor.name for tensor in stored.values()}), unused),
-        source_classes=classes_of(graph, size, found.activation),
-        head=found.names[graph.output],
-        activation=found.activation,
-        taps={path: tap for path, name in found.names.items() if (tap := file.by_name[name].tap)},
+        source_classes=classes_of(graph, size, translated.activation),
+        head=translated.names[graph.output],
+        activation=translated.activation,
+        taps={path: tap for path, name in translated.names.items() if (tap := file.by_name[name].tap)},
         notes=(OWN_GRAPH,),
     )
 

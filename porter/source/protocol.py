@@ -36,22 +36,24 @@ class PhotoFacts:
         Raises:
             UsageError: the names are not as many as the classes.
         """
-        said: dict[str, Any] = {}
+        update: dict[str, Any] = {}
         if self.preprocess is not None:
-            said |= {"preprocess": self.preprocess, "protocol_by": self.by}
+            update |= {"preprocess": self.preprocess, "protocol_by": self.by}
         if self.labels is not None:
             if self.labels.count != facts.classes - facts.background:
                 message = f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}"
                 raise UsageError(message, where=where, next="give a line for each class, in the order of the model's outputs")
-            said |= {"labels": self.labels.name, "class_names": self.labels.names}
-        return facts.model_copy(update=said)
+            update |= {"labels": self.labels.name, "class_names": self.labels.names}
+        return facts.model_copy(update=update)
 
     def for_head(self, facts: Facts) -> tuple[PhotoFacts, tuple[str, ...]]:
         """What a file states; without the names of classes, and with a warning, where they are of another head."""
         if self.labels is None or self.labels.count == facts.classes - facts.background:
             return self, ()
-        said = f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}: these names are not used"
-        return replace(self, labels=None), (said,)
+        warning = (
+            f"{self.labels.name} names {self.labels.count} classes, and the model has {facts.classes}: these names are not used"
+        )
+        return replace(self, labels=None), (warning,)
 
 
 NOTHING = PhotoFacts()

@@ -84,5 +84,5 @@ def _usual_pads(name: str) -> tuple[str, str]:
 
 
 def _called(name: str, arguments: Mapping[str, Any]) -> str:
-    said = ", ".join(f"{key} {value}" for key, value in arguments.items())
-    return f"{name:.80}" + (f" ({said:.200})" if said else "")
+    listed = ", ".join(f"{key} {value}" for key, value in arguments.items())
+    return f"{name:.80}" + (f" ({listed:.200})" if listed else "")

@@ -160,8 +160,8 @@ def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matche
 def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
     if not (matched.missing or matched.unexpected):
         return
-    said = [f"it lacks {some(list(matched.missing))}"] if matched.missing else []
-    said += [f"the port's model has no {some(list(matched.unexpected))}"] if matched.unexpected else []
+    problems = [f"it lacks {some(list(matched.missing))}"] if matched.missing else []
+    problems += [f"the port's model has no {some(list(matched.unexpected))}"] if matched.unexpected else []
     next = "save all weights of the port's own model, without layers that it lacks"
     if matched.framework == "torch":
         next = "save the state_dict of the port's own model: torch.save(model.state_dict(), FILE)"
@@ -171,7 +171,7 @@ def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None
         next = f"{line} ports the file by its own graph"
     elif checkpoint.counted:
         next = "save the whole model, which has the layers' names: model.save('FILE.keras')"
-    message = f"these are not the tensors of {_name(port)}: {'; '.join(said)}"
+    message = f"these are not the tensors of {_name(port)}: {'; '.join(problems)}"
     raise MappingError(message, where=str(checkpoint.path), next=next)
 
 

@@ -152,37 +152,39 @@ def check_against(
     if verdict.proof.reference != OWN_BUILD:
         return verdict, cautions
     build = f"porter's own build of the source in {opened.framework}"
-    said = f"compared with {build}: the two frameworks agree, which does not prove the graph"
-    return verdict, (*failures, said, *cautions)
+    caution = f"compared with {build}: the two frameworks agree, which does not prove the graph"
+    return verdict, (*failures, caution, *cautions)
 
 
 def _disagreement(forms: Iterable[Form], against: Callable[[Form], Verdict], image: Array) -> str | None:
     """What the references of a source disagree on, the first of which says that the port is wrong."""
-    known = list(forms)
-    for form in known[:1]:
+    references = list(forms)
+    for form in references[:1]:
         with suppress(MissingFramework):  # one of two cannot run: the comparison has failed all the same
             if isinstance(form, FileGraphSource) and (said := form.disagreement(image)):
                 return said
-    for form in known[1:]:
+    for form in references[1:]:
         with suppress(MissingFramework):
             if against(form).ok:
-                return f"{known[0].name} and {form.name} disagree, and the port is the function of {form.name}"
+                return f"{references[0].name} and {form.name} disagree, and the port is the function of {form.name}"
     return None
 
 
 def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
     """What a reader has to know of a proof that holds."""
-    said, rounds, proof = list[str](), verdict.rounds, verdict.proof
+    cautions, rounds, proof = list[str](), verdict.rounds, verdict.proof
     if rounds is not None:
         norms = port.record.folded is None and any(isinstance(node.op, BatchNorm) for node in port.graph.nodes)
         node = next(node for node in rounds.nodes if node.path == rounds.rounds_from)
         figures = f"{node.rel_l2:.1e} (limit {node.limit:.1e}, the source's own rounding {node.rounding:.1e})"
         advice = "; norms that are folded round less: --fold-bn" if norms else ""
-        said.append(f"the {rounds.dtype} error is above its limit from {node.path} on: {figures}{advice}")
+        cautions.append(f"the {rounds.dtype} error is above its limit from {node.path} on: {figures}{advice}")
     sizes = {size for parity in verdict.parities for size in parity.sizes}
     if port.plan.only_size is None and len(sizes) == 1:
-        said.append(f"the port takes every size and is proved at {{}}x{{}}: {proof.reference} takes no other".format(*sizes.pop()))
+        cautions.append(
+            f"the port takes every size and is proved at {{}}x{{}}: {proof.reference} takes no other".format(*sizes.pop())
+        )
     kernels = [path for path in proof.unexcited if "kernel" in tensor_shapes(port.graph).get(path, {})]
     if kernels:
-        said.append(f"{some(kernels)} gave the same values for every input, so nothing is known of their weights")
-    return tuple(said)
+        cautions.append(f"{some(kernels)} gave the same values for every input, so nothing is known of their weights")
+    return tuple(cautions)

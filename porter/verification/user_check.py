@@ -59,8 +59,8 @@ def _proof(check: Check, reference: UserReference, unfolded: SourceValues, sizes
         if reference.named and not parities:
             misnamed = _misnamed(replace(check, dtypes=(dtype,)), source, unfolded, sizes, parity)
         if misnamed:
-            shown = some([f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()])
-            notes += (f"layers of {reference.name} with these names are other layers of the port, and are not compared: {shown}",)
+            listed = some([f"{path} ({apart:.1e} apart, equal to {other})" for path, (apart, other) in misnamed.items()])
+            notes += (f"layers of {reference.name} with these names are other layers of the port, and are not compared: {listed}",)
             parity, source = parity.without(misnamed.keys()), Shifted(source, {}, misnamed)
         parities.insert(0, parity)
     if not parities:
@@ -122,5 +122,7 @@ def _rounding(reference: UserReference) -> str | None:
     path = max(reference.apart, key=reference.apart.__getitem__, default=None)
     if path is None or reference.apart[path] > ROUNDED:
         return None
-    said = f"its weights are the source's to rounding only, {reference.apart[path]:.1e} apart at {path}"
-    return f"{said}, as where two exporters fold batch norms; to compare in float64, take files that keep their norms, such as .pt2"
+    reason = f"its weights are the source's to rounding only, {reference.apart[path]:.1e} apart at {path}"
+    return (
+        f"{reason}, as where two exporters fold batch norms; to compare in float64, take files that keep their norms, such as .pt2"
+    )

@@ -133,19 +133,19 @@ class Verdict:
             place = f"the logits' largest value is at another place in {proof.dtype} (relative L2 {proof.logits.rel_l2:.1e})"
             return f"{what} is not {whose}: {place}{notes}" if given else place
         source = "" if given else f"{bad.source} in the source, "
-        said = f"relative L2 {bad.rel_l2:.1e} in {proof.dtype}"
+        difference = f"relative L2 {bad.rel_l2:.1e} in {proof.dtype}"
         if bad.shapes is not None:
             theirs, ours = ("x".join(map(str, shape)) for shape in bad.shapes)
-            said = f"{ours} in {what} and {theirs} in {proof.reference}"
+            difference = f"{ours} in {what} and {theirs} in {proof.reference}"
         if bad.unseen:
-            said += f"; before it {some(bad.unseen)} could not be compared"
+            difference += f"; before it {some(bad.unseen)} could not be compared"
         apart = self.given.apart if self.given is not None and given else {}
         other = next((path for path in (bad.path, *bad.unseen) if path in apart), None)
         if other is not None:
-            said += f"; the weights of {other} are {apart[other]:.1e} from the source's"
+            difference += f"; the weights of {other} are {apart[other]:.1e} from the source's"
         elif bad.site is not None:
-            said += f"; padding at {bad.site}: {source}{bad.realised} in {what}"
-        return f"{what} is not {whose}: {bad.path} is the first node that differs, {said}{notes}"
+            difference += f"; padding at {bad.site}: {source}{bad.realised} in {what}"
+        return f"{what} is not {whose}: {bad.path} is the first node that differs, {difference}{notes}"
 
     def record(self) -> dict[str, Any]:
         """As `porter verify --json` prints it, and as port.json has it: porter.verification.results.VerdictRecord."""

@@ -105,11 +105,11 @@ def single_changes(graph: Graph, base: Trial) -> Iterator[Change]:
     padded = with_conventions(graph, base.conventions)
     for path in strided_sites(graph):
         site = site_at(graph, path)
-        found = [asymmetric(site), symmetric(site)]
+        conventions = [asymmetric(site), symmetric(site)]
         if site.kind == "max_pool" and site.convention.fill == 0:
-            found += [site_at(padded, path).convention]
-            found = [replace(convention, fill=fill) for convention in found for fill in (LOWEST, 0.0)]
-        yield from (Change(path, convention) for convention in found)
+            conventions += [site_at(padded, path).convention]
+            conventions = [replace(convention, fill=fill) for convention in conventions for fill in (LOWEST, 0.0)]
+        yield from (Change(path, convention) for convention in conventions)
 
 
 def changed(base: Trial, changes: Sequence[Change]) -> Trial:

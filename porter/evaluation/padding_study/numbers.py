@@ -85,8 +85,8 @@ def best_of(cases: Sequence[Losses]) -> int:
 
 def mean(losses: Losses) -> float:
     """The mean over the photos that have a loss; inf if there are none."""
-    found = losses[~np.isnan(losses)]
-    return float(found.mean()) if len(found) else np.inf
+    finite = losses[~np.isnan(losses)]
+    return float(finite.mean()) if len(finite) else np.inf
 
 
 def no_worse(case: Losses, best: Losses) -> float:

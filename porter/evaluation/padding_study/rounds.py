@@ -75,40 +75,40 @@ def run_rounds(setting: Setting, trained: Mapping[str, Convention], asked: Seque
     why = setting.misfit(shipped)
     if why is not None:
         raise PaddingError(why)
-    found = _tried(Rounds(), setting, [shipped, *others], "name", run)
-    found = replace(found, base=found.best())
-    base = found.trials[found.base]
+    rounds = _tried(Rounds(), setting, [shipped, *others], "name", run)
+    rounds = replace(rounds, base=rounds.best())
+    base = rounds.trials[rounds.base]
     try:
         changes = list(asked or single_changes(setting.graph, base))
-        found = _tried(found, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run)
-        together = helpful(found, base, changes)
+        rounds = _tried(rounds, setting, [changed(base, [change]) for change in changes], "tell" if asked else "drop", run)
+        together = helpful(rounds, base, changes)
         if len(together) > 1:
-            found = _tried(found, setting, [changed(base, together)], "drop", run)
+            rounds = _tried(rounds, setting, [changed(base, together)], "drop", run)
     except KeyboardInterrupt:
-        return replace(found, complete=False)
-    return found
+        return replace(rounds, complete=False)
+    return rounds
 
 
-def _tried(found: Rounds, setting: Setting, candidates: Iterable[Trial], twins: Twins, run: Run) -> Rounds:
-    selected = select_trials(setting, found.trials, candidates, twins)
-    fresh = selected.trials[len(found.trials) :]
+def _tried(rounds: Rounds, setting: Setting, candidates: Iterable[Trial], twins: Twins, run: Run) -> Rounds:
+    selected = select_trials(setting, rounds.trials, candidates, twins)
+    fresh = selected.trials[len(rounds.trials) :]
     outcomes = run(fresh) if fresh else ()
-    skipped = {**found.skipped, **selected.skipped}
-    return replace(found, trials=selected.trials, outcomes=(*found.outcomes, *outcomes), skipped=skipped)
+    skipped = {**rounds.skipped, **selected.skipped}
+    return replace(rounds, trials=selected.trials, outcomes=(*rounds.outcomes, *outcomes), skipped=skipped)
 
 
-def helpful(found: Rounds, base: Trial, changes: Iterable[Change]) -> list[Change]:
+def helpful(rounds: Rounds, base: Trial, changes: Iterable[Change]) -> list[Change]:
     """The single changes that are significantly better than `base`, the best of each site.
 
     Changes that look better by chance look better still together: with them, the last round would drop the truly best case more
     often than LEVEL says.
     """
-    before, limit = found.outcomes[found.trials.index(base)].judged, level(len(found.trials))
+    before, limit = rounds.outcomes[rounds.trials.index(base)].judged, level(len(rounds.trials))
     best: dict[str, tuple[float, Change]] = {}
     for change in changes:
         trial = changed(base, [change])
-        if trial in found.trials:
-            losses = found.outcomes[found.trials.index(trial)].judged
+        if trial in rounds.trials:
+            losses = rounds.outcomes[rounds.trials.index(trial)].judged
             reached = mean(losses)
             if no_worse(before, losses) < limit and reached < best.get(change.path, (inf,))[0]:
                 best[change.path] = (reached, change)
