@@ -93,3 +93,17 @@ def test_the_page_has_every_room_and_names_files_that_exist() -> None:
     named = re.findall(r"`((?:\w+/)+\w+\.(?:py|md))`", page)
     places = ("", "porter/")
     assert named and [name for name in named if not any((ROOT / place / name).is_file() for place in places)] == []
+
+
+ELSEWHERE = {"Attribute", "Step", "Template"}
+"""Words of recipes that formats and frameworks have too."""
+
+
+def test_no_class_of_the_upper_rooms_has_the_name_of_another() -> None:
+    homes: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "porter").rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(file.relative_to(ROOT / "porter").parts[0])
+    upper = {"data", *ROOMS[ROOMS.index("recipe") :]}
+    assert {name for name, rooms in homes.items() if len(rooms) > 1 and upper.intersection(rooms)} <= ELSEWHERE

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from porter.base.errors import FileError, MissingFramework
 from porter.base.package import install
-from porter.data.parquet_footer import Chunk, row_groups, unpacked_bytes
+from porter.data.parquet_footer import ColumnChunk, row_groups, unpacked_bytes
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -36,7 +36,7 @@ _MAX_NAME = 4096
 """Characters of one label or file name: the longest path on Linux."""
 
 
-class Row(NamedTuple):
+class ParquetRow(NamedTuple):
     """A photo's row. `path` is the file name that it once had; it and the label may be None."""
 
     row_group: int
@@ -45,10 +45,10 @@ class Row(NamedTuple):
     label: int | str | None
 
 
-class Table(NamedTuple):
+class ParquetTable(NamedTuple):
     """Rows of a file, and the names of the classes that its numbers stand for, where it has them."""
 
-    rows: list[Row]
+    rows: list[ParquetRow]
     names: tuple[str, ...] | None
 
 
@@ -58,7 +58,7 @@ def is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> ParquetTable:
     """Every row without its photo.
 
     Raises:
@@ -78,15 +78,15 @@ def read_table(path: Path) -> Table:
         ) > _MAX_TEXT:
             raise FileError(f"{stored:,} bytes of labels and file names; at most {_MAX_TEXT:,} are read", where=str(path))
         class_names = _class_names(file)
-    rows: list[Row] = []
+    rows: list[ParquetRow] = []
     with _opened(path, shared=wanted) as file:
         for group in range(file.num_row_groups):
             table = _read_group(file, group, wanted).flatten()
             labels = _values(table[LABEL], path)
             names = _values(table[PATH], path) if PATH in wanted else [None] * len(labels)
             for number, (label, name) in enumerate(zip(labels, names, strict=True)):
-                rows.append(Row(group, number, _text(name), label if isinstance(label, int) else _text(label)))
-    return Table(rows, class_names)
+                rows.append(ParquetRow(group, number, _text(name), label if isinstance(label, int) else _text(label)))
+    return ParquetTable(rows, class_names)
 
 
 def _values(column: Any, path: Path) -> list[Any]:
@@ -148,7 +148,7 @@ def _read_group(file: ParquetFile, index: int, columns: Sequence[str]) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _footer(path: Path, changed: int) -> list[list[Chunk]]:
+def _footer(path: Path, changed: int) -> list[list[ColumnChunk]]:
     """As `row_groups`, once for all row groups; `changed` as for `_row_group`."""
     return row_groups(path)
 

@@ -24,7 +24,7 @@ _PREFIXED = 7
 _WIDEST = 63
 
 
-class Chunk(NamedTuple):
+class ColumnChunk(NamedTuple):
     """A column in a row group: its name, such as `image.bytes`, where it begins, and its bytes in the file."""
 
     name: str
@@ -32,7 +32,7 @@ class Chunk(NamedTuple):
     size: int
 
 
-def row_groups(path: Path) -> list[list[Chunk]]:
+def row_groups(path: Path) -> list[list[ColumnChunk]]:
     """The columns of each row group.
 
     Raises:
@@ -43,7 +43,7 @@ def row_groups(path: Path) -> list[list[Chunk]]:
         length = int.from_bytes(file.read(4), "little")
         file.seek(-8 - length, 2)
         footer = _Compact(file.read(length))
-    found: list[list[Chunk]] = []
+    found: list[list[ColumnChunk]] = []
     for _ in footer.within(_ROW_GROUPS):
         found.append([])
         for _ in footer.within(_COLUMNS):
@@ -55,7 +55,7 @@ def row_groups(path: Path) -> list[list[Chunk]]:
     return found
 
 
-def unpacked_bytes(path: Path, chunks: Iterable[Chunk]) -> int:
+def unpacked_bytes(path: Path, chunks: Iterable[ColumnChunk]) -> int:
     """The bytes that the pages of some columns state together.
 
     Raises:
@@ -65,7 +65,7 @@ def unpacked_bytes(path: Path, chunks: Iterable[Chunk]) -> int:
         return sum(size for chunk in chunks for size in _pages(data, chunk))
 
 
-def _pages(data: mmap.mmap, chunk: Chunk) -> Iterator[int]:
+def _pages(data: mmap.mmap, chunk: ColumnChunk) -> Iterator[int]:
     """The bytes that each page of a column unpacks to."""
     header = _Compact(data, chunk.start)
     while header.at < chunk.start + chunk.size:
@@ -132,7 +132,7 @@ class _Compact:
                     raise ValueError("it lists other things than row groups and columns")
                 yield
 
-    def column(self) -> Chunk:
+    def column(self) -> ColumnChunk:
         """A column, which begins with its dictionary if it has one."""
         name, numbers = list[str](), dict[int, int]()
         for number, kind in self.fields():
@@ -143,7 +143,7 @@ class _Compact:
             else:
                 self.skip(kind)
         starts = [start for number in (_DATA, _DICTIONARY) if (start := numbers.get(number, 0)) > 0]
-        return Chunk(".".join(name), min(starts, default=0), max(numbers.get(_PACKED, 0), 0))
+        return ColumnChunk(".".join(name), min(starts, default=0), max(numbers.get(_PACKED, 0), 0))
 
     def expect_bounded(self, encoding: int) -> None:
         """Expects that a page says how many bytes it unpacks to."""

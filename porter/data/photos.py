@@ -129,7 +129,7 @@ class PhotoCandidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPhotos:
     """A data set as one of the layouts finds it. See porter.data.photos.PhotoSet.
 
     Attributes:

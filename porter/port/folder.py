@@ -111,7 +111,7 @@ class TensorLists(Strict):
 _NOT_PRINTED = {"format", "graph", "layers", "names", "batches", "class_names", "evaluation", "evaluations", "study"}
 
 
-class Identity(Strict):
+class RecordHead(Strict):
     """What a port is and what it was made from.
 
     Attributes:
@@ -195,7 +195,7 @@ class Facts(Strict):
         return class_label(row, self.label_map, self.background)
 
 
-class Record(Facts, Identity):
+class Record(Facts, RecordHead):
     """The content of port.json. pydantic has the fields of the last class first.
 
     Attributes:

@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from porter.authoring.draft.layers import Layer, Listed
+from porter.authoring.draft.layers import Listed, WeightsLayer
 from porter.filegraph.names import unused_name
 from porter.filegraph.to_graph import path_word
 from porter.graph import INPUT, Graph, Node, Op, ops
@@ -61,7 +61,7 @@ class _Chaining:
         self.path, self.channels, self.is_map, self.bare = INPUT, listed.layers[0].reads, True, False
         self.side = 0
 
-    def add(self, layer: Layer, is_last: bool) -> None:
+    def add(self, layer: WeightsLayer, is_last: bool) -> None:
         if layer.is_norm:
             self._read(layer, layer.gives)
             epsilon, scale, center = EPSILONS[self.listed.framework], "gamma" in layer.roles, "beta" in layer.roles
@@ -91,7 +91,7 @@ class _Chaining:
         graph = Graph(tuple(self.nodes.values()), self.listed.layers[0].reads, self.path)
         return Chain(graph, self.names, self.side or _SIDE)
 
-    def _dense(self, layer: Layer) -> None:
+    def _dense(self, layer: WeightsLayer) -> None:
         if self.is_map:
             cells, rest = divmod(layer.reads, self.channels)
             side = math.isqrt(cells)
@@ -104,7 +104,7 @@ class _Chaining:
         self._read(layer, layer.reads)
         self._append(layer.name, ops.Dense(layer.gives, layer.bias), layer.gives)
 
-    def _conv(self, layer: Layer) -> None:
+    def _conv(self, layer: WeightsLayer) -> None:
         if not self.is_map:
             self._append(f"{layer.name}_map", ops.AsMap(), is_map=True)
         groups = 1
@@ -117,11 +117,11 @@ class _Chaining:
         conv = ops.Conv(layer.gives, Window(layer.kernel), _usual_pads(self.listed, layer.kernel), groups, layer.bias)
         self._append(layer.name, conv, layer.gives)
 
-    def _is_head(self, layer: Layer) -> bool:
+    def _is_head(self, layer: WeightsLayer) -> bool:
         """Whether a last convolution is a dense layer, as in TF-slim; torch's models pool after theirs."""
         return self.listed.framework == "tf" and self.is_map and layer.kernel == (1, 1) and layer.bias
 
-    def _read(self, layer: Layer, channels: int) -> None:
+    def _read(self, layer: WeightsLayer, channels: int) -> None:
         """Gives the value so many channels, as `layer` reads them."""
         if self.channels > channels:
             self._append(f"{layer.name}_join", ops.SliceChannels(0, channels), channels)

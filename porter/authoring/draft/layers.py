@@ -48,7 +48,7 @@ _MOST_COLOURS = 4
 
 
 @dataclass(frozen=True)
-class Layer:
+class WeightsLayer:
     """A layer that holds tensors.
 
     Attributes:
@@ -91,7 +91,7 @@ class Listed:
     """
 
     framework: Framework
-    layers: tuple[Layer, ...]
+    layers: tuple[WeightsLayer, ...]
     others: tuple[str, ...]
     unknown: tuple[str, ...]
     ordered: bool
@@ -123,7 +123,7 @@ def list_layers(checkpoint: Checkpoint) -> Listed:
             held.setdefault(layer, {})[roles[variable]] = array.shape
         else:
             unknown.append(name)
-    layers: list[Layer] = []
+    layers: list[WeightsLayer] = []
     for name, tensors in held.items():
         plain = all(0 not in shape for shape in tensors.values())
         found = tuple(_layers(framework, name, tensors, checkpoint)) if plain else ()
@@ -146,7 +146,9 @@ def _framework(checkpoint: Checkpoint) -> Framework:
     return "torch" if any(name.endswith((".weight", ".running_mean")) for name in checkpoint.tensors) else "tf"
 
 
-def _layers(framework: Framework, name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint) -> Iterator[Layer]:
+def _layers(
+    framework: Framework, name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint
+) -> Iterator[WeightsLayer]:
     """A layer, or the two of a separable convolution; none if its tensors are of no layer that porter knows."""
     if len(tensors.get("depthwise", ())) == len(tensors.get("pointwise", ())) == 4:
         yield from _separable(name, tensors, checkpoint)
@@ -156,65 +158,65 @@ def _layers(framework: Framework, name: str, tensors: Mapping[str, tuple[int, ..
             yield found
 
 
-def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> Layer | None:
+def _torch_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer | None:
     weight, roles = tensors.get("weight"), frozenset(tensors)
     if "mean" in roles and "variance" in roles:
         return _norm(name, "batch_norm", tensors["mean"], {"weight": "gamma", "bias": "beta"}, roles)
     match weight:
         case (filters, reads, rows, columns):
-            return Layer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)
+            return WeightsLayer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)
         case (units, features):
-            return Layer(name, "dense", features, units, roles=roles)
+            return WeightsLayer(name, "dense", features, units, roles=roles)
         case (_,) if "bias" in roles:
             return _norm(name, "layer_norm", weight, {"weight": "gamma", "bias": "beta"}, roles)
         case (alpha,):
-            return Layer(name, "prelu", alpha, alpha, roles=roles)
+            return WeightsLayer(name, "prelu", alpha, alpha, roles=roles)
     return None
 
 
-def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> Layer | None:
+def _tf_layer(name: str, tensors: Mapping[str, tuple[int, ...]]) -> WeightsLayer | None:
     roles = frozenset(tensors)
     if "mean" in roles and "variance" in roles:
         return _norm(name, "batch_norm", tensors["mean"], {}, roles)
     if "gamma" in roles and "beta" in roles:
         return _norm(name, "layer_norm", tensors["gamma"], {}, roles)
     if tensors.get("alpha"):
-        return Layer(name, "prelu", tensors["alpha"][-1], tensors["alpha"][-1], roles=roles)
+        return WeightsLayer(name, "prelu", tensors["alpha"][-1], tensors["alpha"][-1], roles=roles)
     match tensors.get("weight"), tensors.get("depthwise"):
         case _, (rows, columns, channels, multiplier):
-            return Layer(name, "conv", channels, channels * multiplier, (rows, columns), True, roles=roles)
+            return WeightsLayer(name, "conv", channels, channels * multiplier, (rows, columns), True, roles=roles)
         case (rows, columns, channels, 1), _ if max(rows, columns) > 1 and channels > 1:  # Keras 3 calls it `kernel`
-            return Layer(name, "conv", channels, channels, (rows, columns), True, roles=roles)
+            return WeightsLayer(name, "conv", channels, channels, (rows, columns), True, roles=roles)
         case (rows, columns, reads, filters), _:
-            return Layer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)
+            return WeightsLayer(name, "conv", reads, filters, (rows, columns), reads == 1, roles=roles)
         case (features, units), _:
-            return Layer(name, "dense", features, units, roles=roles)
+            return WeightsLayer(name, "dense", features, units, roles=roles)
     return None
 
 
-def _separable(name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint) -> Iterator[Layer]:
+def _separable(name: str, tensors: Mapping[str, tuple[int, ...]], checkpoint: Checkpoint) -> Iterator[WeightsLayer]:
     """The two convolutions of a layer, named after their kernels."""
     ending = "kernel" if f"{name}/pointwise_kernel" in checkpoint.tensors else "weights"
     rows, columns, channels, multiplier = tensors["depthwise"]
     filters, bias = tensors["pointwise"][-1], frozenset({"bias"} & tensors.keys())
     halves = (f"{name}/{half}_{ending}" for half in ("depthwise", "pointwise"))
-    yield Layer(next(halves), "conv", channels, channels * multiplier, (rows, columns), depthwise=True, linear=True)
-    yield Layer(next(halves), "conv", channels * multiplier, filters, roles=bias)
+    yield WeightsLayer(next(halves), "conv", channels, channels * multiplier, (rows, columns), depthwise=True, linear=True)
+    yield WeightsLayer(next(halves), "conv", channels * multiplier, filters, roles=bias)
 
 
-def _norm(name: str, kind: Kind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]) -> Layer | None:
+def _norm(name: str, kind: Kind, shape: tuple[int, ...], spelled: Mapping[str, str], roles: frozenset[str]) -> WeightsLayer | None:
     own = frozenset(spelled.get(role, role) for role in roles)
-    return Layer(name, kind, shape[0], shape[0], roles=own) if len(shape) == 1 else None
+    return WeightsLayer(name, kind, shape[0], shape[0], roles=own) if len(shape) == 1 else None
 
 
-def _sorted(layers: Sequence[Layer], separator: str) -> list[Layer]:
+def _sorted(layers: Sequence[WeightsLayer], separator: str) -> list[WeightsLayer]:
     """By names, numbers by their size: what reads the image and fits behind it, groups, what stands by itself, and heads."""
-    single, groups, heads = list[Layer](), list[Layer](), list[Layer]()
+    single, groups, heads = list[WeightsLayer](), list[WeightsLayer](), list[WeightsLayer]()
     for layer in sorted(layers, key=lambda layer: [_natural(part) for part in layer.name.split(separator)]):
         first, *rest = layer.name.split(separator)
         ends = _HEADS.match(first) or (len(rest) == 1 and _HEADS.match(rest[0]))
         (heads if ends else single if len(rest) < 2 else groups).append(layer)
-    stem: list[Layer] = []
+    stem: list[WeightsLayer] = []
     for layer in sorted(single, key=lambda layer: layer.kind != "conv" or layer.reads > _MOST_COLOURS):
         reads = layer.gives if layer.is_norm or layer.depthwise else layer.reads
         if reads == stem[-1].gives if stem else layer.reads <= _MOST_COLOURS:
@@ -231,7 +233,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
     )
 
 
-def _beside_their_layers(layers: Sequence[Layer], ordered: bool) -> Iterator[Layer]:
+def _beside_their_layers(layers: Sequence[WeightsLayer], ordered: bool) -> Iterator[WeightsLayer]:
     """The layers, each norm beside the layer that its name says, after it or, where the channels say so, before it. In a file that
     keeps its order a norm only moves up to a layer before it: code may list convolutions first and their norms then.
     """
@@ -241,8 +243,8 @@ def _beside_their_layers(layers: Sequence[Layer], ordered: bool) -> Iterator[Lay
     leading = {
         _NUMBER.sub("", layer.name) for layer in layers if layer.name in owners and layer.gives != named[owners[layer.name]].gives
     }
-    before: dict[str, list[Layer]] = {}
-    after: dict[str, list[Layer]] = {}
+    before: dict[str, list[WeightsLayer]] = {}
+    after: dict[str, list[WeightsLayer]] = {}
     moved = set()
     for norm in layers:
         owner = owners.get(norm.name)

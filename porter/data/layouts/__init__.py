@@ -24,7 +24,7 @@ from porter.data.photos import (
     VALIDATION_IMAGES,
     Bytes,
     Failure,
-    Found,
+    FoundPhotos,
     Photo,
     PhotoCandidate,
     PhotoSet,
@@ -153,7 +153,7 @@ def _split_of(word: str) -> str:
     return _SPLITS[word.lower()]
 
 
-def _find(path: Path, classes: Classes, split: str | None) -> Found:
+def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
     """The photos of a folder or file, at least one, with what it says of their classes.
 
     Raises:
@@ -201,7 +201,7 @@ def _is_class(folder: Path) -> bool:
     return not folders and bool(photos) and all(validation_number(name) is None for name in photos)
 
 
-def _in_folder(path: Path, split: str | None, classes: Classes) -> Found:
+def _in_folder(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
     listing = list_photos(path)
     if tables := [path / name for name in listing.others if name.endswith(".parquet")]:
         return _of_shards(parquet, path, _of_one_split(path, tables, split), classes)
@@ -229,7 +229,7 @@ def _in_folder(path: Path, split: str | None, classes: Classes) -> Found:
     raise FileError("; ".join(seen) or "there are no photos", where=str(path), next=_NEXT)
 
 
-def _in_file(path: Path, split: str | None, classes: Classes) -> Found:
+def _in_file(path: Path, split: str | None, classes: Classes) -> FoundPhotos:
     readers = ((is_parquet, parquet), (lambda file: is_tar(file) or unpacker(file), _in_tars), (is_tfrecord, tfrecord))
     for recognised, read in readers:
         if recognised(path):
@@ -238,8 +238,8 @@ def _in_file(path: Path, split: str | None, classes: Classes) -> Found:
 
 
 def _of_shards(
-    read: Callable[[Path, Sequence[Path], Classes], Found], path: Path, files: Sequence[Path], classes: Classes
-) -> Found:
+    read: Callable[[Path, Sequence[Path], Classes], FoundPhotos], path: Path, files: Sequence[Path], classes: Classes
+) -> FoundPhotos:
     """What the files of a folder hold. Those of `-of-N` that are not there are named among what is left out."""
     found = read(path, files, classes)
     here = {file.name for file in files}
@@ -253,7 +253,7 @@ def _of_shards(
     return replace(found, excluded=(*found.excluded, *missing))
 
 
-def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> Found:
+def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
     shards = [(file, members(file)) for file in files]
     if any(is_webdataset(inside) for _, inside in shards):
         return webdataset(path, shards, classes)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, folder_labels, why_no_class, wnid_label
 from porter.data.layouts.tars import TarMember
-from porter.data.photos import Bytes, Failure, Found, PhotoCandidate, is_photo, why_unread
+from porter.data.photos import Bytes, Failure, FoundPhotos, PhotoCandidate, is_photo, why_unread
 
 _WITH_WNID = re.compile(r"ILSVRC2012_val_\d{8}_(n\d{8})\.")
 
@@ -116,7 +116,7 @@ def _barred(entry: os.DirEntry[str], folder: Path, prefix: str) -> str:
     return "a link to a folder that it lies in" if target in (listed, *listed.parents) else ""
 
 
-def class_folders(path: Path, listing: Listing, classes: Classes) -> Found:
+def class_folders(path: Path, listing: Listing, classes: Classes) -> FoundPhotos:
     """`val/n01440764/*.JPEG`: the first folder below `path` is the class of every photo in it, at any depth.
 
     Raises:
@@ -131,20 +131,20 @@ def class_folders(path: Path, listing: Listing, classes: Classes) -> Found:
         place = None if photo.why else Bytes(Path(photo.path))
         labels = () if label is None else (label,)
         candidates.append(PhotoCandidate(escaped(photo.name), photo.name, place, labels, photo.why or unknown))
-    return Found(path, "class folders", candidates, listing.excluded)
+    return FoundPhotos(path, "class folders", candidates, listing.excluded)
 
 
-def flat_folder(path: Path, listing: Listing) -> Found:
+def flat_folder(path: Path, listing: Listing) -> FoundPhotos:
     """`ILSVRC2012_val_00000001.JPEG` to `..._00050000.JPEG` in one folder, with the devkit in it or beside it."""
     candidates = [_flat(photo.name, None if photo.why else Bytes(Path(photo.path)), photo.why) for photo in listing.photos]
-    return Found(path, "flat folder", candidates, listing.excluded, beside=(path, path.parent))
+    return FoundPhotos(path, "flat folder", candidates, listing.excluded, beside=(path, path.parent))
 
 
-def flat_tar(path: Path, members: list[TarMember]) -> Found:
+def flat_tar(path: Path, members: list[TarMember]) -> FoundPhotos:
     """The official ILSVRC2012_img_val.tar, read in place, with the devkit beside it."""
     photos = sorted(member for member in members if is_photo(member.name))
     candidates = [_flat(name, None if why else Bytes(path, offset, size), why) for name, offset, size, why in photos]
-    return Found(path, "flat tar", candidates, beside=(path.parent,))
+    return FoundPhotos(path, "flat tar", candidates, beside=(path.parent,))
 
 
 def _flat(name: str, place: Bytes | None, why: str) -> PhotoCandidate:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from porter.base.errors import FileError
 from porter.data.classes import wnid_label
 from porter.data.labels import imagenet_classes
-from porter.data.photos import VALIDATION_IMAGES, Failure, Found, validation_number
+from porter.data.photos import VALIDATION_IMAGES, Failure, FoundPhotos, validation_number
 from porter.files.archives import unpack
 
 _ARCHIVE = "ILSVRC2012_devkit_t12.tar.gz"
@@ -65,7 +65,7 @@ def read_label_file(path: Path) -> LabelFile:
     return LabelFile("the devkit", _read_devkit(path))
 
 
-def devkit_beside(found: Found) -> LabelFile:
+def devkit_beside(found: FoundPhotos) -> LabelFile:
     """The labels of the devkit that lies where the layout expects it.
 
     Raises:
@@ -79,7 +79,7 @@ def devkit_beside(found: Found) -> LabelFile:
     raise FileError(message, where=str(found.path), next=_NEXT)
 
 
-def relabelled(found: Found, given: LabelFile) -> Found:
+def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
     """A data set with the labels of `given`, found by the photos' numbers; photos without a label there are excluded.
 
     Raises:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from porter.base.errors import escaped
 from porter.data.classes import Classes, named_labels, wnid_label
-from porter.data.parquet import Row, read_table
-from porter.data.photos import Cell, Found, PhotoCandidate
+from porter.data.parquet import ParquetRow, read_table
+from porter.data.photos import Cell, FoundPhotos, PhotoCandidate
 
 
-def parquet(path: Path, files: Sequence[Path], classes: Classes) -> Found:
+def parquet(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
     """Photos in the order of the files and of the rows in each.
 
     A label is a wnid, or a number: of the classes that the file's metadata names, otherwise of the port's classes.
@@ -31,10 +31,10 @@ def parquet(path: Path, files: Sequence[Path], classes: Classes) -> Found:
             labels = () if label is None else (label,)
             why = "it has no label" if row.label is None else f"its label '{escaped(str(row.label)[:40])}' is no class of the port"
             candidates.append(PhotoCandidate(name, row.path or "", Cell(file, row.row_group, row.row), labels, why))
-    return Found(path, "Parquet", candidates)
+    return FoundPhotos(path, "Parquet", candidates)
 
 
-def _label(row: Row, known: Sequence[int | None], imagenet: bool) -> int | None:
+def _label(row: ParquetRow, known: Sequence[int | None], imagenet: bool) -> int | None:
     if isinstance(row.label, int):
         return known[row.label] if 0 <= row.label < len(known) else None
     return wnid_label(row.label) if row.label and imagenet else None

@@ -15,7 +15,7 @@ from typing import IO, BinaryIO, NamedTuple, cast
 
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, named_labels, wnid_label
-from porter.data.photos import Bytes, Found, PhotoCandidate, is_photo
+from porter.data.photos import Bytes, FoundPhotos, PhotoCandidate, is_photo
 
 _MAGICS = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ\x00": "unxz", b"\x28\xb5\x2f\xfd": "unzstd", b"PK\x03\x04": "unzip"}
 _MAX_MEMBERS = 5_000_000
@@ -143,7 +143,7 @@ def is_webdataset(members: Sequence[TarMember]) -> bool:
     return any(_split(member.name)[1] in _LABELS for member in members)
 
 
-def webdataset(path: Path, shards: Sequence[tuple[Path, list[TarMember]]], classes: Classes) -> Found:
+def webdataset(path: Path, shards: Sequence[tuple[Path, list[TarMember]]], classes: Classes) -> FoundPhotos:
     """Photos in the order of the shards and of the members in each.
 
     A class is a number in the order of wnids, or a wnid. CLIP benchmark's sets have `classnames.txt` in the shards' folder or
@@ -163,7 +163,7 @@ def webdataset(path: Path, shards: Sequence[tuple[Path, list[TarMember]]], class
                 candidates += _in_shard(shard, file, members, prefix, known, classes.imagenet)
     except OSError as error:
         raise FileError(f"cannot be read: {error}", where=str(path)) from None
-    return Found(path, "webdataset", candidates)
+    return FoundPhotos(path, "webdataset", candidates)
 
 
 def _in_shard(

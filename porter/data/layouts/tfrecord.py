@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from porter.base.errors import FileError, escaped
 from porter.data.classes import Classes, named_labels, wnid_label
-from porter.data.photos import Found, PhotoCandidate, Sealed
+from porter.data.photos import FoundPhotos, PhotoCandidate, Sealed
 from porter.data.tfrecord import Example, TfRecord, read_example, records
 
 _PHOTOS = ("image/encoded", "image")
@@ -32,7 +32,7 @@ class _Row(NamedTuple):
     example: Example | str
 
 
-def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> Found:
+def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos:
     """Photos in the order of the files and of the records in each.
 
     A synset is a wnid. A number is one of the names in `labels.txt` or `label.labels.txt` beside the shards: the one with this
@@ -49,7 +49,7 @@ def tfrecord(path: Path, files: Sequence[Path], classes: Classes) -> Found:
             for number, record in enumerate(records(file, shard)):
                 rows.append(_Row(shard, number, record, read_example(file, record, _PHOTOS, (*_LABELS, *_WNIDS, *_FILES))))
     known, first = _named(path if path.is_dir() else path.parent, classes), _first(rows, classes)
-    return Found(path, "TFRecord", [_candidate(row, classes, known, first) for row in rows])
+    return FoundPhotos(path, "TFRecord", [_candidate(row, classes, known, first) for row in rows])
 
 
 def _candidate(row: _Row, classes: Classes, known: Mapping[int, int | None] | None, first: int) -> PhotoCandidate:
