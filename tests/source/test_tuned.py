@@ -252,11 +252,11 @@ def test_ports_of_other_shapes_are_left_out_and_of_twins_each_is_named(made: Pat
     porter.convert(tmp_path / "again.keras", destination="tf", out=tmp_path / "also", check=False)
     found = porter.inspect(tmp_path / "tuned.pth")
     assert [Path(line.split()[2]).name for line in found.commands] == ["again", "twin"]
-    assert found.trained is None and "their graphs differ" in str(found.problem)
+    assert found.tuned is None and "their graphs differ" in str(found.problem)
     refused(cli("convert", tmp_path / "tuned.pth", "--to", "tf"), *found.commands)
     shutil.rmtree(tmp_path / "twin")
     found = porter.inspect(tmp_path / "tuned.pth")
-    assert (found.trained, found.problem) == (tmp_path / "again", None)
+    assert (found.tuned, found.problem) == (tmp_path / "again", None)
 
 
 def test_a_keras_file_with_layers_of_its_own_is_not_the_ports_model(made: Path, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_without_torch_the_sources_framework_runs_the_cases(monkeypatch: pytest.
 def test_frameworks_agree_on_the_cases_whose_weights_are_shared_or_not(
     place: Place, found: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(study, "running_framework", lambda own: get_destination("tf"))
+    monkeypatch.setattr(runs, "running_framework", lambda own: get_destination("tf"))
     monkeypatch.setattr(runs, "MOST_BYTES", 60_000)  # two models to a pass
     assert figures(place.study()) == figures(found)
 
