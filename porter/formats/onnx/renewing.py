@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from porter.base.dtypes import Array, is_floating
-from porter.base.errors import MappingError
+from porter.base.errors import MappingError, some
 from porter.filegraph.file_graph import FileGraph
 from porter.formats.onnx.proto import Message
 from porter.graph.walks import upstream
 
-_SHOWN = 5
 _COUNTER = "num_batches_tracked"
 """The last part of the name of a counter of torch's, which no model computes with."""
 _ALL = "give every tensor of the model under its own name: porter inspect FILE --tensors lists them"
@@ -27,7 +26,7 @@ def renewed(message: Message, given: Mapping[str, Array]) -> Message:
     """
     given = {name: array for name, array in given.items() if not name.endswith(_COUNTER)}
     if unexpected := [name for name in given if name not in message.arrays]:
-        raise MappingError(f"the model has no tensor {_some(unexpected)}", next=_ALL)
+        raise MappingError(f"the model has no tensor {_quoted(unexpected)}", next=_ALL)
     arrays = dict(message.arrays)
     for name, array in given.items():
         own = arrays[name]
@@ -52,9 +51,8 @@ def expect_all(message: Message, graph: FileGraph, given: Mapping[str, Array]) -
     used = upstream(held, lambda name: [source for source, _ in message.nodes[name].inputs] if name in message.nodes else [])
     arrays = ((name, message.arrays[name]) for name in sorted(used & initial))
     if missing := [name for name, array in arrays if array.ndim and is_floating(array) and name not in given]:
-        raise MappingError(f"there is no tensor for the model's {_some(missing)}", next=_ALL)
+        raise MappingError(f"there is no tensor for the model's {_quoted(missing)}", next=_ALL)
 
 
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(f"'{name}'" for name in names[:_SHOWN]) + more
+def _quoted(names: Sequence[str]) -> str:
+    return some([f"'{name}'" for name in names])

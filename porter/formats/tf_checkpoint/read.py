@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import FileError, first_line
+from porter.base.errors import FileError, first_line, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.limits import most_bytes
 from porter.formats.tf_checkpoint.bundle import read_index, tensors_of, text_of
@@ -20,7 +20,6 @@ from porter.formats.tf_checkpoint.names import OBJECT_GRAPH, Owner, model_names,
 from porter.formats.tf_checkpoint.slices import tensors_of_tables
 from porter.formats.tf_checkpoint.tensors import Tensor, mapped
 
-_LISTED = 5
 _AGAIN = "_all_variables/"
 """Where Keras's export writes every variable a second time (keras/src/export/saved_model_export_archive.py)."""
 
@@ -136,5 +135,4 @@ def _refusing(path: Path, what: str = "") -> Iterator[None]:
 
 
 def _some(keys: Collection[str]) -> str:
-    listed = ", ".join(f"'{key}'" for key in sorted(keys)[:_LISTED])
-    return f"{listed} and {len(keys) - _LISTED} more" if len(keys) > _LISTED else listed
+    return some([f"'{key}'" for key in sorted(keys)])

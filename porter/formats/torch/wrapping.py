@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from porter.base.errors import FileError
+from porter.base.errors import FileError, some
 
 AVERAGED = ("state_dict_ema", "model_ema", "ema_state_dict", "params_ema", "ema")
 """Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references (classification/train.py), and
@@ -24,7 +24,6 @@ _COUNTERS = ("num_batches_tracked", "n_averaged")
 """Last parts of the names of counters. No model computes with them."""
 _DEEPEST = 6
 """How deep wrappers may be nested, both mappings and prefixes."""
-_LISTED = 8
 _SAVE = "where it was made, save only model.state_dict()"
 
 IsTensor = Callable[[object], bool]
@@ -64,9 +63,7 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
 
 def listed(keys: Iterable[object]) -> str:
     """Keys for a message: the first few, quoted and cut."""
-    names = sorted(repr(str(key))[:80] for key in keys)
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more if names else "nothing"
+    return some(sorted(repr(str(key))[:80] for key in keys)) or "nothing"
 
 
 class _Search:
