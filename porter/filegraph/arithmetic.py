@@ -18,7 +18,7 @@ from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
-from porter.filegraph.walk import Read, Walk, apply
+from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
@@ -42,7 +42,7 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
     if all(map(walk.flow.is_value, sources)):
         return of_values(walk, node, kind, sources)
     if len(sources) != 2:
-        return None
+        return Lacks()
     first = walk.flow.is_value(sources[0])
     live, other = sources if first else sources[::-1]
     return combine_constant(walk, node, kind, walk.kept(_narrow(walk, live, other)), other, first)
@@ -58,7 +58,9 @@ def _beside_zeros(walk: Walk[N], sources: Sequence[Reference]) -> View | None:
 
 def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:
     """The value, before it was repeated to the size of a constant: porter's ops stretch sizes of 1 themselves."""
-    before, sizes = walk.stretched.get(source, (source, ()))
+    if source not in walk.repeated:
+        return source
+    before, sizes = walk.repeated[source].before, walk.repeated[source].sizes
     given, shape = walk.sizes(before), walk.flow.shape(other)
     if not given or not shape or max(len(given), len(shape)) != len(sizes):
         return source
@@ -76,15 +78,15 @@ def combine_constant(walk: Walk[N], node: N, kind: str, view: View, other: Refer
     if value is None and count > MOST_CONSTANTS:
         return _by_array(walk, node, kind, view, other, first)
     value = value or _with_constant(walk, node, kind, view.value, other, first)
-    return walk.views.like(view, value) if value else None
+    return walk.views.like(view, value) if value else Lacks()
 
 
 def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, first: bool) -> Read:
     """A stored array with a number of its own in each place."""
-    lacking = f"{node.op} by something that is not one number per channel"
+    lacking = Lacks(f"{node.op} by something that is not one number per channel")
     numbers, origin = walk.flow.shape(other), walk.flow.origin(other)
     if view.axes is not None and len(numbers or ()) > len(view.axes):
-        return f"{node.op} by numbers of more axes than the value has"
+        return Lacks(f"{node.op} by numbers of more axes than the value has")
     if kind == "Add" and numbers and walk.views.along_channels(view, numbers) and (held := walk.flow.constants.declared(origin)):
         biased = walk.builder.bias(node.name, view.value, Stored(origin, "O" * len(held)))
         if biased is not None:
@@ -101,16 +103,16 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
     return arrays.like(walk, array, value) if array is not None and value else lacking
 
 
-def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
+def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Source]) -> Read:
     sources = _unstretched(walk, sources)
     found = walk.together(sources)
     if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
         return arrays.merge(walk, node, _OF_VALUES.get(kind), sources)
     if found is None:
-        return f"{node.op} of values of different axes"
+        return Lacks(f"{node.op} of values of different axes")
     values, tensor = found
     if kind in _OF_ONE and len(values) == 1:
-        return tensor(values[0])
+        return tensor(values[0]) or Lacks()
     if kind == "Sub" and len(values) == 2:
         value = walk.builder.subtract(node.name, values[0], values[1])
     elif kind == "Mean":
@@ -118,15 +120,15 @@ def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -
     elif kind in _OF_VALUES and len(values) > 1:
         value = walk.builder.add(node.name, _OF_VALUES[kind], *values)
     else:
-        return f"{node.op} of {len(values)} values"
-    return tensor(value)
+        return Lacks(f"{node.op} of {len(values)} values")
+    return tensor(value) or Lacks()
 
 
-def _unstretched(walk: Walk[N], sources: Sequence[Reference]) -> Sequence[Reference]:
+def _unstretched(walk: Walk[N], sources: Sequence[Source]) -> Sequence[Source]:
     """The values, before they were repeated to the size of another one of them: porter's ops stretch sizes of 1 themselves."""
-    whole = {walk.sizes(source) for source in sources if source not in walk.stretched}
-    found = ((source, *walk.stretched.get(source, (source, None))) for source in sources)
-    return [before if sizes in whole else source for source, before, sizes in found]
+    whole = {walk.view(source).sizes for source in sources if source not in walk.repeated}
+    found = [(source, None if isinstance(source, View) else walk.repeated.get(source)) for source in sources]
+    return [each.before if each is not None and each.sizes in whole else source for source, each in found]
 
 
 def _fits(walk: Walk[N], view: View, source: Reference) -> bool:
@@ -224,16 +226,16 @@ def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
         return apply(walk, node, source, ops.LeakyRelu(number))
     origin = walk.flow.origin(alpha)
     if not walk.flow.constants.declared(origin):
-        return None
+        return Lacks()
     if _fits(walk, view, alpha):
         return _each_cell(walk, node, view, ops.PRelu(), {"alpha": origin})
     array = walk.as_array(f"{node.name}:array", view)
     if array is None:
-        return f"{node.op} of values whose batch is moved"
+        return Lacks(f"{node.op} of values whose batch is moved")
     below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
     scaled = arrays.with_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
     if scaled is None:
-        return f"{node.op} with slopes of other axes"
+        return Lacks(f"{node.op} with slopes of other axes")
     above = walk.builder.add(f"{node.name}:above", ops.Relu(), array.value)
     return arrays.like(walk, array, walk.builder.add(node.name, ops.Add(), above, scaled))
 
@@ -252,7 +254,7 @@ def batch_norm(
         view = walk.views.of(walk.value(source))
     names = _vectors(walk, view, tensors)
     if names is None:
-        return None
+        return Lacks()
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
         learnt = name in walk.trained or name.rpartition("/")[2] == role
@@ -275,8 +277,8 @@ def norm_of_cells(
     view = walk.by_cell(source)
     names = _vectors(walk, view, tensors)
     if not walk.views.has_channels(view, -1) or view.places(places) != view.places([-1]):
-        return f"{node.op} over other axes than the channels"
-    return _each_cell(walk, node, view, op, names) if names is not None else None
+        return Lacks(f"{node.op} over other axes than the channels")
+    return _each_cell(walk, node, view, op, names) if names is not None else Lacks()
 
 
 def _norm_of_axes(
@@ -294,15 +296,15 @@ def _norm_of_axes(
         or not (lead or walk.views.whole)
         or isinstance(width := product(sizes[len(lead) :]), Open)
     ):
-        return f"{node.op} over other axes than known ones behind the batch"
+        return Lacks(f"{node.op} over other axes than known ones behind the batch")
     stored = {role: walk.flow.tensor(each) for role, each in tensors.items()}
     flat = view.reshaped([*sizes[: len(lead)], width])
     joined = walk.as_array(f"{node.name}:joined", flat) if flat is not None else None
     if joined is None or any(each is None or each.shape != sizes[len(lead) :] for each in stored.values()):
-        return None
+        return Lacks()
     held = {role: Stored(each.name, "O" * count) for role, each in stored.items() if each is not None}
     normed = walk.views.like(joined, walk.builder.add(node.name, op, joined.value, tensors=held)).reshaped(sizes)
-    return normed and walk.views.as_held(f"{node.name}:map", normed, view)
+    return walk.views.as_held(f"{node.name}:map", normed, view) if normed is not None else Lacks()
 
 
 def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: Mapping[str, Reference], epsilon: float) -> Read:
@@ -310,9 +312,9 @@ def group_norm(walk: Walk[N], node: N, source: Reference, groups: int, tensors: 
     view = walk.by_cell(source, walk.views.channels_place)
     names = _vectors(walk, view, tensors)
     if not walk.views.of_each_image(view):
-        return f"{node.op} over the batch"
+        return Lacks(f"{node.op} over the batch")
     op = ops.GroupNorm(groups, epsilon, "gamma" in tensors, "beta" in tensors)
-    return _each_cell(walk, node, view, op, names) if names is not None else None
+    return _each_cell(walk, node, view, op, names) if names is not None else Lacks()
 
 
 def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[str, Reference], epsilon: float) -> Read:
@@ -323,14 +325,14 @@ def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[st
     view = walk.kept(source)
     groups = walk.views.groups(view, 1) if walk.views.of_each_image(view) else None
     if groups is None:
-        return f"{node.op} over other axes than the cells of channels"
+        return Lacks(f"{node.op} over other axes than the cells of channels")
     numbers = {role: walk.flow.value(each) for role, each in tensors.items()}
     neutral = {
         role for role, each in numbers.items() if each is not None and each.size == groups and np.all(each == (role == "gamma"))
     }
     names = _vectors(walk, view, {role: each for role, each in tensors.items() if role not in neutral})
     if names is None:
-        return f"{node.op} with numbers for each group"
+        return Lacks(f"{node.op} with numbers for each group")
     return _each_cell(walk, node, view, ops.GroupNorm(groups, epsilon, "gamma" in names, "beta" in names), names)
 
 

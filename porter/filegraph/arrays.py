@@ -8,6 +8,7 @@ the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.dims import Dim, Open
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View, unrepeated
-from porter.filegraph.walk import Read, Walk
+from porter.filegraph.walk import Lacks, Read, Source, Walk
 from porter.graph import (
     AddArray,
     CropAxis,
@@ -47,14 +48,14 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
     values = [source for source in sources if walk.is_value(source)]
     views = [walk.array(source) for source in values]
     if any(view is None for view in views) or not views:
-        return f"{node.op} of values whose batch is moved"
+        return Lacks(f"{node.op} of values whose batch is moved")
     found = [view for view in views if view is not None]
     axis = place_in(found[0], place)
     if has_batch(found[0], place):
-        return f"{node.op} along the batch"
+        return Lacks(f"{node.op} along the batch")
     if len(values) < len(sources):
         tokens = None if len(found) > 1 or axis or sources[-1] not in values else _with_tokens(walk, node, found[0], sources[:-1])
-        return tokens or _with_stored(walk, node, found, sources, place) or f"{node.op} with a constant"
+        return tokens or _with_stored(walk, node, found, sources, place) or Lacks(f"{node.op} with a constant")
     return joined(walk, node, found, axis)
 
 
@@ -75,9 +76,8 @@ def _with_stored(walk: Walk[N], node: N, views: Sequence[View], sources: Sequenc
     after = numbers.shape[place] - before - sizes[place]
     op = PadAxis(place_in(view, place), before, after) if view.value.is_array else PadChannels(before, after)
     wide = walk.builder.add(f"{node.name}:pad", op, view.value)
-    name = f"{node.name}:stored"
-    walk.flow.evaluated[name] = numbers
-    value = with_stored(walk, node.name, "Add", wide, Tensor(name, numbers.shape[1 - walk.views.whole :]))
+    tensor = walk.flow.hold(f"{node.name}:stored", numbers)
+    value = with_stored(walk, node.name, "Add", wide, replace(tensor, shape=numbers.shape[1 - walk.views.whole :]))
     return like(walk, view, value) if value is not None else None
 
 
@@ -88,9 +88,9 @@ def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> R
     turned = [view.transposed(order) for view in wide]
     found = [array for view in turned if view and (array := walk.as_array(f"{node.name}:array", view)) is not None]
     if len(found) < len(sources):
-        return f"{node.op} along the batch, or of values whose batch is moved"
+        return Lacks(f"{node.op} along the batch, or of values whose batch is moved")
     whole = joined(walk, node, found, place_in(found[0], order.index(range(len(order))[place])))
-    return whole.transposed([order.index(axis) for axis in range(len(order))])
+    return whole.transposed([order.index(axis) for axis in range(len(order))]) or Lacks()
 
 
 def batch_first(view: View) -> list[int]:
@@ -113,7 +113,7 @@ def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]
         sizes = tensor.shape if tensor is not None else ()
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
         if tensor is None or len(sizes) < 2 or not fits:
-            return f"{node.op} with a constant"
+            return Lacks(f"{node.op} with a constant")
         name = node.name if place == len(stored) else f"{node.name}:{place}"
         value = walk.builder.add(name, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
     return like(walk, view, value)
@@ -125,14 +125,14 @@ def cut(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slic
     parts = {range(len(order))[place]: part for place, part in parts.items()}
     if order and order[0]:
         turned = whole.transposed(order)
-        found = cut(walk, node, name, turned, {order.index(place): part for place, part in parts.items()}) if turned else None
+        found = cut(walk, node, name, turned, {order.index(place): part for place, part in parts.items()}) if turned else Lacks()
         left = [place for place in order if not isinstance(parts.get(place), int)]
-        return found.transposed([left.index(place) for place in sorted(left)]) if isinstance(found, View) else found
+        return found.transposed([left.index(place) for place in sorted(left)]) or Lacks() if isinstance(found, View) else found
     view = walk.as_array(f"{name}:array", whole)
     *others, part = (parts.get(place, slice(None)) for place in range(len(order)))
     if view is not None and not view.value.is_array and all(map(is_whole, others, whole.sizes or ())) and isinstance(part, slice):
         return walk.builder.cut(name, view.value, {AXES[0]: part})  # of features
-    return _cut(walk, node, name, view, parts) if view is not None else None
+    return _cut(walk, node, name, view, parts) if view is not None else Lacks()
 
 
 def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
@@ -145,14 +145,14 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
         if is_whole(cells, size):
             continue
         if has_batch(view, place):
-            return f"{node.op} of the batch"
+            return Lacks(f"{node.op} of the batch")
         ends = _ends(cells, size)
         if ends is None:
-            return f"{node.op} that depends on the size, or that turns an axis around"
+            return Lacks(f"{node.op} that depends on the size, or that turns an axis around")
         links.append(CropAxis(place_in(view, place), *ends))
     if links:
         found = like(walk, view, walk.builder.chain(name, view.value, links))
-    return found.without(gone) if gone else found
+    return found.without(gone) or Lacks() if gone else found
 
 
 def is_whole(part: slice | int, size: Dim) -> bool:
@@ -175,14 +175,14 @@ def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -
     """The cells of axes moved on, those at the end to the start."""
     view = walk.array(source)
     if view is None or view.axes is None or view.sizes is None:
-        return None
+        return Lacks()
     value = view.value
     for place, shift in sorted((range(len(view.axes))[place], shift) for place, shift in shifts.items()):
         axis, size = place_in(view, place), view.sizes[place]
         if has_batch(view, place):
-            return f"{node.op} of the batch"
+            return Lacks(f"{node.op} of the batch")
         if isinstance(size, Open):
-            return f"{node.op} of an axis of open size"
+            return Lacks(f"{node.op} of an axis of open size")
         if not shift % size:
             continue
         last = walk.builder.add(f"{node.name}:last", CropAxis(axis, size - shift % size, 0), value)
@@ -208,13 +208,13 @@ def each_image(walk: Walk[N], node: N, source: Reference, times: int) -> Read:
     array = walk.array(source)
     sizes, shape = (array.sizes, array.value.shape) if array is not None else (None, None)
     if sizes is None or shape is None or None in shape or array is None or not array.value.is_array or len(shape) != len(sizes) - 1:
-        return f"{node.op} of images that are no arrays of known size"
+        return Lacks(f"{node.op} of images that are no arrays of known size")
     stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
     pattern = f"{' '.join(stated.values())} -> ({' '.join(stated)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
     rows = walk.views.of(walk.builder.add(node.name, Upsample(times, 1), cell))
     turned = rows.transposed((0, 2, 3, 1) if walk.views.builder.order == "CHW" else (0, 1, 2, 3))
-    return turned and turned.reshaped([sizes[0] * times, *sizes[1:]])
+    return (turned and turned.reshaped([sizes[0] * times, *sizes[1:]])) or Lacks()
 
 
 def as_cells(walk: Walk[N], name: str, view: View) -> View | None:
@@ -240,7 +240,7 @@ def pad(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]]
     for place, (before, after) in sorted((range(rank)[place], pair) for place, pair in pairs.items() if any(pair)):
         axis = place_in(view, place)
         if has_batch(view, place):
-            return f"{node.op} of the batch"
+            return Lacks(f"{node.op} of the batch")
         if min(before, after) < 0:
             links.append(CropAxis(axis, max(-before, 0), max(-after, 0)))
         if max(before, after) > 0:
@@ -248,7 +248,7 @@ def pad(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]]
     return like(walk, view, walk.builder.chain(node.name, view.value, links))
 
 
-def merge(walk: Walk[N], node: N, op: Merge | None, sources: Sequence[Reference]) -> Read:
+def merge(walk: Walk[N], node: N, op: Merge | None, sources: Sequence[Source]) -> Read:
     """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a difference."""
     whole = [walk.view(source) for source in sources]
     rank = max(len(view.axes or ()) for view in whole)
@@ -257,7 +257,7 @@ def merge(walk: Walk[N], node: N, op: Merge | None, sources: Sequence[Reference]
     views = [walk.as_array(f"{node.name}:{place}", view) for place, view in enumerate(once)] if len(once) == len(wide) else []
     found = [view for view in views if view is not None]
     if len(found) < len(sources) or len({len(view.value.shape or ()) for view in found}) > 1:
-        return f"{node.op} of values of different axes"
+        return Lacks(f"{node.op} of values of different axes")
     values = [view.value for view in found]
     value = walk.builder.add(node.name, op, *values) if op is not None else walk.builder.subtract(node.name, *values)
     return walk.views.led(value, len(value.shape or ()) - rank + 1)
@@ -267,8 +267,7 @@ def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Referen
     """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the file's own layout."""
     tensor, numbers = walk.flow.weights(other), walk.flow.value(other)
     if tensor is None and numbers is not None:
-        walk.flow.evaluated[f"{name}:stored"] = numbers
-        tensor = Tensor(f"{name}:stored", numbers.shape)
+        tensor = walk.flow.hold(f"{name}:stored", numbers)
     shape = walk.flow.shape(other)
     if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
@@ -287,11 +286,12 @@ def with_stored(walk: Walk[N], name: str, kind: str, value: Value, tensor: Tenso
         return None
     if kind in ("Sub", "Div"):
         array = walk.flow.constants.array(stored) if stored not in walk.flow.evaluated else walk.flow.evaluated[stored]
-        stored, wide = f"{name}:array", np.asarray(array, np.float64)
+        wide = np.asarray(array, np.float64)
         with np.errstate(divide="ignore"):
-            walk.flow.evaluated[stored] = -wide if kind == "Sub" else 1 / wide
-        if not np.isfinite(walk.flow.evaluated[stored]).all():
+            inverse = -wide if kind == "Sub" else 1 / wide
+        if not np.isfinite(inverse).all():
             return None
+        stored = walk.flow.hold(f"{name}:array", inverse).name
     axes = ""
     if value.is_map and walk.builder.order == "HWC":
         axes = "".join(axis for axis, size in zip("HWI", sizes, strict=True) if size != 1)

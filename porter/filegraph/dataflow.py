@@ -196,9 +196,23 @@ class Dataflow(Generic[N]):
             return None
         results = [np.asarray(value) for value in (found if isinstance(found, list) else [found])]
         results = [of_sizes(value) if are_open(value) else value for value in results]
-        self.budget -= sum(value.nbytes for value in results)
-        fits = self.budget >= 0 and all(value.size <= most for value in results)
+        fits = self.affords(sum(value.nbytes for value in results)) and all(value.size <= most for value in results)
         return {(node.name, index): value for index, value in enumerate(results)} if fits else None
+
+    def affords(self, count: int) -> bool:
+        """Whether the budget has so many bytes left, which are taken from it."""
+        self.budget -= count
+        return self.budget >= 0
+
+    def hold(self, name: str, array: Numbers) -> Tensor:
+        """Keeps a tensor that a reader computes."""
+        self.evaluated[name] = array
+        return Tensor(name, array.shape)
+
+    def stated(self, name: str, numbers: Numbers) -> Reference:
+        """Keeps numbers that a node states itself, as a constant."""
+        self.computed[name, 0] = numbers
+        return name, 0
 
     def is_value(self, source: Reference) -> bool:
         """Whether it depends on the pixels of the input, and not only on its size."""

@@ -12,7 +12,7 @@ from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.dims import Dim, product
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
-from porter.filegraph.walk import Read, Walk
+from porter.filegraph.walk import Lacks, Read, Walk
 from porter.graph import Conv
 from porter.padding import Convention, Window
 
@@ -74,19 +74,21 @@ def with_matrices(walk: Walk[N], node: N, source: Reference, matrices: Tensor) -
     equation = Equation(f"{places}mk", f"{held}kn", f"{places}mn")
     kernel, view = Kernel(matrices.name, shape), walk.kept(source)
     fits = len(shape) == len(held) + 2 > 2
-    return (_by_groups(walk, node.name, view, equation, kernel) if fits else None) or f"{node.op} with matrices of other axes"
+    found = _by_groups(walk, node.name, view, equation, kernel) if fits else None
+    return found or Lacks(f"{node.op} with matrices of other axes")
 
 
 def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Read:
     """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned queries meet its tokens."""
     matrix, rank = walk.flow.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
-        return f"{node.op} of a constant and a value"
+        return Lacks(f"{node.op} of a constant and a value")
     shape, places = matrix.shape, "abcdefgh"[: rank - 2]
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]
     equation, kernel = Equation(f"{places}km", "nk", f"{places}nm"), Kernel(matrix.name, shape)
-    return with_kernel(walk, node.name, walk.kept(source), equation, kernel) or f"{node.op} of a constant of other axes and a value"
+    found = with_kernel(walk, node.name, walk.kept(source), equation, kernel)
+    return found or Lacks(f"{node.op} of a constant of other axes and a value")
 
 
 def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None) -> Read:
@@ -96,11 +98,11 @@ def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Refere
         return combine(walk, node, "Mul", sources)
     array = walk.array(sources[0])
     if array is None or tensor is None:
-        return f"{node.op} by an array that is computed"
+        return Lacks(f"{node.op} by an array that is computed")
     known = dict(zip(held, tensor.shape, strict=True))
     stored = Tensor(tensor.name, tuple(known.get(axis, 1) for axis in x[1:]))
     value = arrays.with_stored(walk, node.name, "Mul", array.value, stored)
-    return arrays.like(walk, array, value) if value is not None else None
+    return arrays.like(walk, array, value) if value is not None else Lacks()
 
 
 def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
@@ -185,5 +187,5 @@ def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Map
     return split and split.transposed([order.index(axis) for axis in result])
 
 
-def _unsaid(node: N, text: str) -> str:
-    return f"{node.op} by '{text:.40}'"
+def _unsaid(node: N, text: str) -> Lacks:
+    return Lacks(f"{node.op} by '{text:.40}'")

@@ -10,7 +10,7 @@ from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Open
 from porter.filegraph.layouts import View
-from porter.filegraph.walk import Read, Walk
+from porter.filegraph.walk import Lacks, Read, Walk
 
 _MOST_PARTS = 64
 """Each part is a node of its own, however short the file is."""
@@ -28,17 +28,17 @@ def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequen
     if (shuffled := _shuffled(view, range(len(view.sizes or ()))[place], cells)) is not None:
         return shuffled
     if not 0 < len(cells) <= _MOST_PARTS:
-        return f"{node.op} of {len(places)} places"
+        return Lacks(f"{node.op} of {len(places)} places")
     parts = [moves.cut(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
     views = [part if isinstance(part, View) else walk.views.of(part) for part in parts if isinstance(part, View | Value)]
     if len(views) < len(cells):
-        return next((part for part in parts if isinstance(part, str)), None)
+        return next((part for part in parts if isinstance(part, Lacks)), Lacks())
     names = walk.views.alike(views)
     if names is not None and names[place] == "channels":
-        return walk.views.laid(walk.builder.concat(node.name, *(part.value for part in views)), names)
+        return walk.views.laid(walk.builder.concat(node.name, *(part.value for part in views)), names) or Lacks()
     found = [array for part in views if (array := walk.as_array(f"{node.name}:array", part)) is not None]
     if len(found) < len(views):
-        return f"{node.op} of values whose batch is moved"
+        return Lacks(f"{node.op} of values whose batch is moved")
     if not found[0].value.is_array:
         return walk.builder.concat(node.name, *(part.value for part in found))
     return arrays.joined(walk, node, found, arrays.place_in(found[0], place))

@@ -4,14 +4,14 @@ layers that make features of what they read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Dataflow, N, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
-from porter.filegraph.walk import Image, NoOp, Read, Reader, Walk, apply, begin, read_nodes
+from porter.filegraph.walk import Image, Lacks, NoOp, Read, Reader, Tap, Walk, apply, begin, own_name, read_nodes
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Rounding, Window
 
@@ -22,15 +22,14 @@ def read_graph(
     trained: Collection[str],
     readers: Mapping[str, Reader[N]],
     ends: Iterable[Reference],
-    tap: Callable[[Reference], str | None] | None = None,
+    tap: Tap = own_name,
 ) -> FileGraph:
     """The graph of a file's nodes from its image to its ends.
 
     Args:
         trained, tap: see porter.filegraph.walk.Walk.
     """
-    walk = begin(flow, image, trained)
-    walk.tap = tap or walk.tap
+    walk = begin(flow, image, trained, tap)
     read_nodes(walk, readers.get)
     return replace(walk.builder.finish(walk.ends(ends)), evaluated=flow.evaluated)
 
@@ -74,7 +73,7 @@ def part(walk: Walk[N], node: N, name: str, read: Reader[N]) -> Reference:
     """
     inner: N = replace(cast(Any, node), name=f"{node.name}:{name}")
     found = read(walk, inner)
-    if found is None or isinstance(found, str):
-        raise NoOp(found or node.op)
+    if isinstance(found, Lacks):
+        raise NoOp(found.what or node.op)
     walk.give(inner, [found] if not isinstance(found, list) else found)
     return inner.name, 0

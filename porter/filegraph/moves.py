@@ -18,7 +18,7 @@ from porter.filegraph.builder import AXES, Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Dim, Open, Undecided, known, product, ratio, text
 from porter.filegraph.layouts import View
-from porter.filegraph.walk import Read, Walk
+from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
 from porter.graph import Add, ExtendMap, PadChannels, Resize, ResizeLike, Sigmoid, Softmax, Upsample
 from porter.graph.ops import Function, Mode
 
@@ -38,8 +38,8 @@ def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> 
     if found is None and (array := walk.array(source)) is not None:
         found = array.reshaped(sizes) or _flat(walk, node, array, sizes)
     if found is not None or view.sizes is None:
-        return found
-    return f"a reshape of {text(view.sizes[1:])} to {text(sizes[1:])}"
+        return found or Lacks()
+    return Lacks(f"a reshape of {text(view.sizes[1:])} to {text(sizes[1:])}")
 
 
 def _flat(walk: Walk[N], node: N, view: View, sizes: Sequence[Dim]) -> View | None:
@@ -53,7 +53,7 @@ def flatten(walk: Walk[N], node: N, source: Reference, first: int, last: int = -
     """The axes from the first to the last as one."""
     sizes = walk.sizes(source)
     if sizes is None:
-        return None
+        return Lacks()
     start, end = (range(len(sizes))[place] for place in (first, last))
     return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
@@ -65,30 +65,30 @@ def squeeze(walk: Walk[N], node: N, source: Reference, places: Collection[int] |
     """
     view = walk.view(source)
     if view.sizes is None:
-        return None
+        return Lacks()
     chosen = view.places(places) if places else {place for place, size in enumerate(view.sizes) if size == 1}
     names, shape = walk.views.names(view), view.value.shape
     if names and shape and None in shape:
         stated = {names[place] for place in chosen}
         known = tuple(1 if size is None and axis in stated else size for axis, size in zip(AXES, shape, strict=False))
         view = walk.views.laid(replace(view.value, shape=known), names) or view
-    return view.without(chosen)
+    return view.without(chosen) or Lacks()
 
 
 def unsqueeze(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
     """The tensor with axes of one cell, which have these places in it."""
-    return walk.view(source).with_axes(places)
+    return walk.view(source).with_axes(places) or Lacks()
 
 
 def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -> Read:
-    return walk.view(source).transposed(order)
+    return walk.view(source).transposed(order) or Lacks()
 
 
 def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> Read:
     """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of one cell."""
     if not walk.flow.is_value(source):
         return expand(walk, node, source, [size * count for size, count in zip(walk.sizes(source) or (), times, strict=True)])
-    return walk.view(source).repeated(known(times))
+    return walk.view(source).repeated(known(times)) or Lacks()
 
 
 def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
@@ -99,16 +99,18 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> R
     if own is not None and not walk.flow.is_value(source):
         own = (*[1] * (len(sizes) - len(own)), *own)
     if own is None or len(sizes) > len(own):
-        return None
+        return Lacks()
     wanted = [*own[: len(own) - len(sizes)], *sizes]
     times: list[Dim] = [size if old == 1 and size != -1 else 1 for size, old in zip(wanted, own, strict=True)]
     if any(size not in (-1, 1, old) for size, old in zip(wanted, own, strict=True) if old != 1):
-        return None
-    before = walk.stretched.get(source, (source, ()))[0]
-    walk.stretched[node.name, 0] = before, tuple(size * count for size, count in zip(own, times, strict=True))
+        return Lacks()
+    repeated = Repeated(walk.before(source), tuple(size * count for size, count in zip(own, times, strict=True)))
     if not walk.flow.is_value(source):
-        return f"{node.op} of a constant"
-    return walk.view(source).repeated(known(times))
+        return Lacks(f"{node.op} of a constant", repeated=repeated)
+    if any(isinstance(count, Open) for count in times):  # an op of the value may repeat it by itself
+        return Lacks(f"{node.op} with {Undecided().message}", repeated=repeated)
+    view = walk.view(source).repeated(known(times))
+    return Lacks(repeated=repeated) if view is None else replace(repeated, view=view)
 
 
 def cut(walk: Walk[N], node: N, source: Reference, parts: Mapping[int, slice | int]) -> Read:
@@ -121,8 +123,7 @@ def cut(walk: Walk[N], node: N, source: Reference, parts: Mapping[int, slice | i
         if sizes and isinstance(part, slice) and isinstance(size := sizes[place], int):
             sizes[place] = len(range(size)[part])
     if 0 in sizes:
-        walk.blank[node.name, 0] = tuple(sizes)
-        return f"{node.op} that leaves nothing"
+        return Lacks(f"{node.op} that leaves nothing", tuple(sizes))
     return _cut(walk, node, node.name, walk.kept(source), parts)
 
 
@@ -131,22 +132,22 @@ def take(walk: Walk[N], node: N, source: Reference, index: Sequence[slice | int 
     given = [part for part in index if part is not None]
     found = cut(walk, node, source, dict(enumerate(given)))
     added = [place for place, part in enumerate(part for part in index if not isinstance(part, int)) if part is None]
-    return found.with_axes(added) if isinstance(found, View) and added else found
+    return found.with_axes(added) or Lacks() if isinstance(found, View) and added else found
 
 
 def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
     names, sizes = walk.views.names(view), view.sizes
     if sizes is None:
-        return None
+        return Lacks()
     if names is None:
         return arrays.cut(walk, node, name, view, parts)
     gone = view.places(place for place, part in parts.items() if isinstance(part, int))
     slices = {names[place]: slice(part, part + 1 or None) if isinstance(part, int) else part for place, part in parts.items()}
     if not arrays.is_whole(slices.get("batch", slice(None)), sizes[names.index("batch")]):
-        return f"{node.op} of the batch"
+        return Lacks(f"{node.op} of the batch")
     value = walk.builder.cut(name, view.value, {axis: part for axis, part in slices.items() if axis != "batch"})
     found = walk.views.laid(value, names)
-    return found.without(gone) if found and gone else found
+    return (found.without(gone) if found and gone else found) or Lacks()
 
 
 def _slice(part: slice, size: Dim) -> slice:
@@ -171,10 +172,10 @@ def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence
     view = walk.kept(source)
     size, stated = (view.sizes or ())[place], known(sizes)
     if isinstance(size, Open):
-        return None
+        return Lacks()
     wanted = [size - sum(each for each in stated if each >= 0) if each < 0 else each for each in stated]
     if sum(wanted) != size:
-        return None
+        return Lacks()
     found: list[Read] = []
     for index, part in enumerate(wanted):
         start = sum(wanted[:index])
@@ -187,7 +188,9 @@ def split_evenly(walk: Walk[N], node: N, source: Reference, place: int, count: i
     """As `split`, into `count` parts of one size."""
     sizes = walk.sizes(source)
     size = None if sizes is None else sizes[place]
-    return split(walk, node, source, place, [size // count] * count, keep) if isinstance(size, int) and 0 < count <= size else None
+    if not isinstance(size, int) or not 0 < count <= size:
+        return Lacks()
+    return split(walk, node, source, place, [size // count] * count, keep)
 
 
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
@@ -203,10 +206,10 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
     if found is None or found[1][place] != "channels":
         return arrays.concat(walk, node, sources, place)
     values, names = found
-    return walk.views.laid(walk.builder.concat(node.name, *values), names)
+    return walk.views.laid(walk.builder.concat(node.name, *values), names) or Lacks()
 
 
-def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
     """Values with stored zeros before and after them; None where other constants are among them."""
     values = [number for number, source in enumerate(sources) if walk.is_value(source)]
     if not values or any(not walk.is_value(source) for source in sources[values[0] : values[-1] + 1]):
@@ -263,16 +266,16 @@ def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
     return [walk.views.like(left, walk.builder.cut(f"{node.name}:part", view.value, each)) for each in slices]
 
 
-def total(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool) -> Read:
+def total(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
     """The sum over an axis that counts parts of the channels, such as that of a stack."""
     parts = _parts(walk, node, walk.kept(source), *places) if len(places) == 1 else ()
     array = None if parts else walk.array(source)
     if array is not None:
         return array_products.total(walk, node, array, places, keep)
     if not parts:
-        return f"{node.op} over other axes than one of parts of the channels"
+        return Lacks(f"{node.op} over other axes than one of parts of the channels")
     found = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
-    return found.with_axes(places) if keep else found
+    return found.with_axes(places) or Lacks() if keep else found
 
 
 def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Read:
@@ -284,19 +287,19 @@ def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, i
     names = walk.views.names(view)
     if names is None:
         array = walk.as_array(f"{node.name}:array", view)
-        return None if array is None else arrays.pad(walk, node, array, pairs, fill)
+        return Lacks() if array is None else arrays.pad(walk, node, array, pairs, fill)
     pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
     channels, rows, columns = (pads.get(axis, (0, 0)) for axis in AXES)
     if "batch" in pads:
-        return f"{node.op} of the batch"
+        return Lacks(f"{node.op} of the batch")
     if any(channels) and (fill or min(channels) < 0):
-        return f"{node.op} of channels with {fill:g}"
+        return Lacks(f"{node.op} of channels with {fill:g}")
     value = view.value
     if any((*rows, *columns)):
         value = walk.builder.pad(f"{node.name}:map" if any(channels) else node.name, value, (*rows, *columns), fill)
     if any(channels):
         value = walk.builder.add(node.name, PadChannels(*channels), value)
-    return walk.views.laid(value, names)
+    return walk.views.laid(value, names) or Lacks()
 
 
 def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode) -> Read:
@@ -304,38 +307,41 @@ def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None:
-        return None
+        return Lacks()
     pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
     if not {*pads} <= {"rows", "columns"}:
-        return f"{node.op} of {'the batch' if 'batch' in pads else 'channels'} by {mode}"
+        return Lacks(f"{node.op} of {'the batch' if 'batch' in pads else 'channels'} by {mode}")
     rows, columns = (pads.get(axis, (0, 0)) for axis in AXES[1:])
-    return walk.views.laid(walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value), names) if pads else view
+    if not pads:
+        return view
+    return walk.views.laid(walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value), names) or Lacks()
 
 
-def reduce(walk: Walk[N], node: N, source: Reference, function: Function, places: Collection[int], keep: bool) -> Read:
+def reduce(walk: Walk[N], node: N, source: Source, function: Function, places: Collection[int], keep: bool) -> Read:
     """The mean, the largest value or the norm over axes of a map, which stay with one cell if `keep`."""
     view = walk.kept(source)
     names = walk.views.names(view)
     if names is None or not view.value.is_map:
-        whole = walk.view(source)
-        order = arrays.batch_first(whole)
-        turned = whole.transposed(order)
-        array = None if turned is None else walk.as_array(source[0], turned, walk.tap(source) if order[0] == 0 else None)
+        own = walk.view(source)
+        order = arrays.batch_first(own)
+        turned = own.transposed(order)
+        name, tap = (own.value.node, None) if isinstance(source, View) else (source[0], walk.tap(source))
+        array = None if turned is None else walk.as_array(name, turned, tap if order[0] == 0 else None)
         gone = {range(len(order))[place] for place in places}
         inner = [order.index(place) for place in gone]
-        found = None if array is None else array_products.reduce(walk, node, array, function, inner, keep)
+        found = Lacks() if array is None else array_products.reduce(walk, node, array, function, inner, keep)
         left = [place for place in order if keep or place not in gone]
-        return found.transposed([left.index(place) for place in sorted(left)]) if isinstance(found, View) else found
+        return found.transposed([left.index(place) for place in sorted(left)]) or Lacks() if isinstance(found, View) else found
     gone = {range(len(names))[place] for place in places}
     axes = {names[place] for place in gone}
     if "batch" in axes:
-        return f"{node.op} over the batch"
+        return Lacks(f"{node.op} over the batch")
     cells_only = axes == {"rows", "columns"}
     value = walk.builder.reduce(node.name, view.value, function, [axis for axis in AXES if axis in axes], keep or not cells_only)
     if cells_only and not keep:
-        return walk.views.laid(value, tuple(name for name in names if name not in axes))
-    found = walk.views.laid(value, names)
-    return found if keep or found is None else found.without(gone)
+        return walk.views.laid(value, tuple(name for name in names if name not in axes)) or Lacks()
+    whole = walk.views.laid(value, names)
+    return (whole if keep or whole is None else whole.without(gone)) or Lacks()
 
 
 def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
@@ -360,12 +366,12 @@ def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mappin
         view = walk.views.of(walk.value(source))
     names = walk.views.names(view)
     if names is None or view.sizes is None or not view.value.is_map:
-        return None
+        return Lacks()
     old = dict(zip(names, view.sizes, strict=True))
     wanted = {names[place]: size for place, size in sizes.items() if size != view.sizes[place]}
     by = {names[place]: scale for place, scale in scales.items() if scale != 1}
     if other := {*wanted, *by} - {"rows", "columns"}:
-        return f"{node.op} of {'channels' if 'channels' in other else 'the batch'}"
+        return Lacks(f"{node.op} of {'channels' if 'channels' in other else 'the batch'}")
     if not wanted and not by:
         return view
     rows, columns = (_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:])
@@ -379,11 +385,11 @@ def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mappin
         given = tuple(wanted.get(axis, old[axis]) for axis in AXES[1:])
         like = next((each.value for each in walk.found.values() if each.value.is_map and _cells(walk, each.value) == given), None)
         if like is None:
-            return f"{node.op} to a size that depends on the input's"
+            return Lacks(f"{node.op} to a size that depends on the input's")
         if op.mode == "nearest":
-            return f"{node.op} (nearest) to the size of another value, which float32 may round otherwise"
+            return Lacks(f"{node.op} (nearest) to the size of another value, which float32 may round otherwise")
         found = walk.builder.add(node.name, ResizeLike(op.mode, op.coordinates, op.a, op.inside), view.value, like)
-    return walk.views.laid(found, names)
+    return walk.views.laid(found, names) or Lacks()
 
 
 def _cells(walk: Walk[N], value: Value) -> tuple[Dim, ...]:

@@ -9,9 +9,9 @@ import numpy as np
 
 from porter.filegraph import arrays
 from porter.filegraph.arithmetic import is_vector
-from porter.filegraph.dataflow import N, Reference, Tensor
+from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.walk import Read, Walk
+from porter.filegraph.walk import Lacks, Read, Walk
 
 
 def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]) -> Read:
@@ -24,19 +24,18 @@ def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference,
     view, numbers = walk.view(source), walk.flow.value(kernel)
     along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
     if numbers is None or numbers.shape[:2] != (1, 1) or not along:
-        return f"{node.op} over other axes than the channels"
+        return Lacks(f"{node.op} over other axes than the channels")
     channels, (first, last) = view.value.channels or 0, pads
     units = channels + first + last - numbers.size + 1
     if min(first, last, units - 1) < 0:
-        return None
-    walk.flow.budget -= 8 * units * (channels + first + last)
-    if walk.flow.budget < 0:
-        return f"{node.op} over {channels} channels"
+        return Lacks()
+    if not walk.flow.affords(8 * units * (channels + first + last)):
+        return Lacks(f"{node.op} over {channels} channels")
     padded = np.zeros((units, channels + first + last))
     for place, row in enumerate(padded):
         row[place : place + numbers.size] = numbers.ravel()
-    walk.flow.evaluated[node.name] = padded[:, first : first + channels]
-    return walk.views.like(view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(node.name, "OI")}))
+    held = walk.flow.hold(node.name, padded[:, first : first + channels])
+    return walk.views.like(view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(held.name, "OI")}))
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,14 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
     axes, bias, factors, place = product.axes, product.bias, product.factors, product.place
     tensor = walk.flow.weights(product.kernel)
     if tensor is None or len(tensor.shape) != 2 or not axes:
-        return None
+        return Lacks()
     taken, units = (tensor.shape[axes.index(axis)] for axis in "IO")
     view = walk.by_cell(source, place)
     view = view if place == -1 else view.transposed((1, 0)) or view
     if view.axes is not None and not walk.views.has_channels(view, -1):
         view = walk.as_array(f"{node.name}:rows", view) or view
     if (view.axes is not None and not walk.views.has_channels(view, -1)) or view.value.channels not in (None, taken):
-        return f"{node.op} over other axes than the channels"
+        return Lacks(f"{node.op} over other axes than the channels")
     tensors = {"kernel": Stored(tensor.name, axes)}
     vector = None if bias is None or factors[1] != 1 else walk.flow.weights(bias)
     if vector is not None and is_vector(vector, units):
@@ -79,10 +78,10 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
         numbers = walk.flow.value(bias)
         each_row = numbers is not None and numbers.size not in (1, (*numbers.shape, 1)[numbers.ndim - 1])
         if numbers is None or (each_row and not walk.views.whole):
-            return f"{node.op} with a bias for each image"
+            return Lacks(f"{node.op} with a bias for each image")
         if each_row or (value.is_array and numbers.size > 1):
-            walk.flow.evaluated[f"{node.name}:bias"] = numbers * factors[1]
-            added = arrays.with_stored(walk, node.name, "Add", value, Tensor(f"{node.name}:bias", numbers.shape))
-            return added and walk.views.like(view, added)
+            held = walk.flow.hold(f"{node.name}:bias", numbers * factors[1])
+            added = arrays.with_stored(walk, node.name, "Add", value, held)
+            return walk.views.like(view, added) if added is not None else Lacks()
         value = walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist())
     return walk.views.like(view, value)

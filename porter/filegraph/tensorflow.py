@@ -10,7 +10,7 @@ import numpy as np
 from porter.filegraph import moves
 from porter.filegraph.dataflow import MOST_OF_SIZES, N
 from porter.filegraph.dims import Dim, Numbers, known, ratio
-from porter.filegraph.walk import NoOp, Read, Walk
+from porter.filegraph.walk import Lacks, NoOp, Read, Walk
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
 from porter.padding import Pads, Window
@@ -93,7 +93,7 @@ def read_slice(walk: Walk[N], node: N, index: Callable[[int, list[list[Dim]]], S
     bounds = [numbers for source in node.inputs[1:] if (numbers := walk.flow.dims(source)) is not None]
     sizes = walk.sizes(node.inputs[0])
     if sizes is None or len(bounds) < len(node.inputs) - 1:
-        return None
+        return Lacks()
     return moves.take(walk, node, node.inputs[0], index(len(sizes), bounds))
 
 
@@ -102,16 +102,16 @@ def read_split(walk: Walk[N], node: N, kind: Literal["Split", "SplitV", "Unpack"
     source, place = {"Split": node.inputs[::-1], "SplitV": (node.inputs[0], node.inputs[-1])}.get(kind, (node.inputs[0], None))
     stated = axis if place is None else walk.flow.number(place)
     if stated is None:
-        return None
+        return Lacks()
     if kind != "SplitV":
         return moves.split_evenly(walk, node, source, int(stated), count, kind == "Split")
     sizes = walk.flow.dims(node.inputs[1])
-    return moves.split(walk, node, source, int(stated), sizes) if sizes else None
+    return moves.split(walk, node, source, int(stated), sizes) if sizes else Lacks()
 
 
 def read_stack(walk: Walk[N], node: N, axis: int) -> Read:
     if not all(map(walk.is_value, node.inputs)):
-        return f"{node.op} with a constant"
+        return Lacks(f"{node.op} with a constant")
     return moves.stack(walk, node, node.inputs, axis)
 
 
@@ -131,9 +131,9 @@ def read_resize(walk: Walk[N], node: N, how: Callable[[Sequence[int]], Resize | 
     """A resize of a map to stated rows and columns; `how` is what computes its cells, as `nearest_or_linear`, by their factors."""
     sizes, wanted = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1])
     if wanted is None or sizes is None or len(sizes) != 4 or len(wanted) != 2:
-        return None
+        return Lacks()
     op = how([ratio(new, old) or 0 for new, old in zip(wanted, sizes[1:3], strict=True)])
-    return op if isinstance(op, str) else moves.resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
+    return Lacks(op) if isinstance(op, str) else moves.resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
 
 
 def numbers_from(start: Numbers, limit: Numbers, step: Numbers) -> Numbers:

@@ -24,9 +24,44 @@ from porter.graph import GroupNorm, LayerNorm, Op, Rearrange, RmsNorm
 from porter.graph.ops import Order
 from porter.padding import Size
 
-Read = View | Value | Numbers | str | None
-"""What a reader makes of a node: its value; numbers that it states about sizes; what porter lacks, in words; or None, if that is
-the op itself."""
+
+@dataclass(frozen=True)
+class Repeated:
+    """A value whose axes of one cell are repeated.
+
+    Attributes:
+        before: the value before that.
+        sizes: of the repeated value.
+        view: of it; None for a constant.
+    """
+
+    before: Reference
+    sizes: tuple[Dim, ...]
+    view: View | None = None
+
+
+Source = Reference | View
+"""What a node reads, or what is made of that first."""
+Result = View | Value | Numbers | Repeated
+"""What a node gives: a value as the file's tensor holds it, or in the file's own layout; or numbers that it states about sizes."""
+
+
+@dataclass(frozen=True)
+class Lacks:
+    """What porter has no op for.
+
+    Attributes:
+        what: in words; empty for the node's op itself.
+        zeros: sizes of the node's value, of which nothing else is known than that it is zeros, or that it has no cells.
+        repeated: the constant that the node repeats.
+    """
+
+    what: str = ""
+    zeros: tuple[Dim, ...] | None = None
+    repeated: Repeated | None = None
+
+
+Read = Result | Lacks
 Reader = Callable[["Walk[N]", N], Read | list[Read]]
 
 
@@ -59,6 +94,14 @@ class Image:
     shape: tuple[int | None, ...] = ()
 
 
+Tap = Callable[[Reference], str | None]
+
+
+def own_name(source: Reference) -> str | None:
+    """A value is called as the node that gives it, where that gives no other one."""
+    return None if source[1] else source[0]
+
+
 @dataclass
 class Walk(Generic[N]):
     """Reading in progress.
@@ -68,7 +111,7 @@ class Walk(Generic[N]):
         trained: names of variables; of all that a file stores, where it does not tell variables from constants.
         found: the values so far, as the file's tensors hold them.
         exact: names of constants that a port says more exactly than the file can, such as the root of a half in a GELU.
-        stretched: values whose axes of one cell are repeated: before that, and their sizes.
+        repeated: values whose axes of one cell are repeated.
         blank: values that are zeros of the sizes of others, by their own sizes.
         held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values among their inputs.
         repeats: whether a node repeats a constant, its first input, for each image and no other axis.
@@ -83,11 +126,11 @@ class Walk(Generic[N]):
     views: Views = field(init=False)
     found: dict[Reference, View] = field(default_factory=dict)
     exact: dict[str, float] = field(default_factory=dict)
-    stretched: dict[Reference, tuple[Reference, tuple[Dim, ...]]] = field(default_factory=dict)
+    repeated: dict[Reference, Repeated] = field(default_factory=dict)
     blank: dict[Reference, tuple[Dim, ...]] = field(default_factory=dict)
     held: Callable[[N], Mapping[str, str]] | None = None
     repeats: Callable[[N], bool] = lambda node: False
-    tap: Callable[[Reference], str | None] = lambda source: None if source[1] else source[0]
+    tap: Tap = own_name
     image: Reference | None = None
     _settled: dict[Reference, Value] = field(default_factory=dict)
     _arrays: dict[View, View] = field(default_factory=dict)
@@ -95,12 +138,14 @@ class Walk(Generic[N]):
     def __post_init__(self, batch: int | None) -> None:
         self.views = Views(self.builder, batch)
 
-    def view(self, source: Reference) -> View:
+    def view(self, source: Source) -> View:
         """A value as the tensor holds it. Outputs that no reader gives are foreign.
 
         Raises:
             NoOp: it is a constant.
         """
+        if isinstance(source, View):
+            return source
         name, index = source
         if source not in self.found:
             if not self.flow.is_value(source):
@@ -116,9 +161,11 @@ class Walk(Generic[N]):
         """Of a tensor; None where they are unknown."""
         return self.view(source).sizes if self.flow.is_value(source) else self.flow.shape(source)
 
-    def value(self, source: Reference) -> Value:
+    def value(self, source: Source) -> Value:
         """A value as a map or features, by an op if the tensor holds it in another way."""
         view = self.view(source)
+        if isinstance(source, View):
+            return self.views.settled(view.value.node, view)
         if source not in self._settled:
             self._settled[source] = self.views.settled(source[0], view, self._tap_of(view, source))
         return self._settled[source]
@@ -138,8 +185,12 @@ class Walk(Generic[N]):
         node = self.flow.nodes.get(source[0])
         if node is not None and node.name not in self.flow.live and self.repeats(node):
             return self.unrepeated(node.inputs[0])
-        before = self.stretched.get(source, (source, ()))[0]
+        before = self.before(source)
         return source if self.flow.is_value(before) else before
+
+    def before(self, source: Reference) -> Reference:
+        """A value before its axes of one cell are repeated; another one as it is."""
+        return self.repeated[source].before if source in self.repeated else source
 
     def zeros(self, source: Reference, place: int) -> Dim | None:
         """The size of an axis of a constant that is zeros; None for other constants."""
@@ -153,9 +204,11 @@ class Walk(Generic[N]):
         zero = not np.any(self.flow.constants.array(tensor.name) if held is None else held)
         return tensor.shape[place] if zero else None
 
-    def array(self, source: Reference) -> View | None:
+    def array(self, source: Source) -> View | None:
         """A value as an array with its tensor's axes, or as features; None where porter has no op for that."""
         view = self.view(source)
+        if isinstance(source, View):
+            return self.as_array(view.value.node, view)
         return self.as_array(source[0], view, self._tap_of(view, source))
 
     def _tap_of(self, view: View, source: Reference) -> str | None:
@@ -201,10 +254,10 @@ class Walk(Generic[N]):
         lead = len(shape) - len(axes) + 1
         return view if lead == self.views.has_more(axes[0]) and self.views.led(view.value, lead) == view else None
 
-    def kept(self, source: Reference) -> View:
+    def kept(self, source: Source) -> View:
         """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise as `plain`."""
         view = self.view(source)
-        return view if view.value.is_array or self.views.op(view) is None else self.plain(source)
+        return view if isinstance(source, View) or view.value.is_array or self.views.op(view) is None else self.plain(source)
 
     def by_cell(self, source: Reference, place: int = -1) -> View:
         """As `kept`, but with the channels at a place: as an array, or as a map, where only these have them there."""
@@ -217,7 +270,7 @@ class Walk(Generic[N]):
                 return found
         return self.views.of(self.value(source)) if len(view.axes or ()) == 4 else self.plain(source)
 
-    def alike(self, sources: Collection[Reference]) -> tuple[list[Value], Names] | None:
+    def alike(self, sources: Collection[Source]) -> tuple[list[Value], Names] | None:
         """Values whose tensors have the same axes in one order, and that order; None where they have others."""
         views = [self.kept(source) for source in sources]
         own = self.views.layout()
@@ -229,7 +282,7 @@ class Walk(Generic[N]):
         names = self.views.alike(views)
         return None if names is None else ([view.value for view in views], names)
 
-    def together(self, sources: Sequence[Reference]) -> tuple[list[Value], Callable[[Value], View | None]] | None:
+    def together(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View | None]] | None:
         """As `alike`, or values of which one has all axes and the others these or single cells; and how a tensor holds what an op
         makes of them.
         """
@@ -264,12 +317,20 @@ class Walk(Generic[N]):
         return array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)
 
     def give(self, node: N, given: Sequence[Read]) -> None:
-        """Adds what a node gives. Outputs without a value are foreign where something reads them."""
+        """Adds what a node gives. Outputs that porter lacks are foreign where something reads them."""
         for index, value in enumerate(given):
+            source = node.name, index
             if isinstance(value, np.ndarray):
-                self.flow.computed[node.name, index] = value
-            elif isinstance(value, View | Value):
-                self._give(node, index, value if isinstance(value, View) else self.views.of(value))
+                self.flow.computed[source] = value
+                continue
+            repeated = value if isinstance(value, Repeated) else value.repeated if isinstance(value, Lacks) else None
+            if repeated is not None:
+                self.repeated[source] = repeated
+            if isinstance(value, Lacks):
+                self.blank |= {} if value.zeros is None else {source: value.zeros}
+            view = repeated.view if repeated is not None else value
+            if isinstance(view, View | Value):
+                self._give(node, index, view if isinstance(view, View) else self.views.of(view))
 
     def _give(self, node: N, index: int, view: View) -> None:
         self.found[node.name, index] = view
@@ -295,10 +356,17 @@ class Walk(Generic[N]):
         return {(role if roles[role := name.rpartition("/")[2]] == 1 else name): name for name in names}
 
 
-def begin(flow: Dataflow[N], image: Image, trained: Collection[str] = ()) -> Walk[N]:
-    """A walk that has only the image."""
+def begin(
+    flow: Dataflow[N],
+    image: Image,
+    trained: Collection[str] = (),
+    tap: Tap = own_name,
+    held: Callable[[N], Mapping[str, str]] | None = None,
+    repeats: Callable[[N], bool] = lambda node: False,
+) -> Walk[N]:
+    """A walk that has only the image; the other arguments are as in Walk."""
     builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
-    walk = Walk(builder, flow, trained, image.batch, image=image.source)
+    walk = Walk(builder, flow, trained, image.batch, held=held, repeats=repeats, tap=tap, image=image.source)
     view = walk.views.of(builder.input)
     walk.found[image.source] = view if image.axes is None else view.transposed(image.axes) or view
     return walk
@@ -314,25 +382,28 @@ def read_nodes(walk: Walk[N], reader_of: Callable[[str], Reader[N] | None], sett
     for node in walk.flow.nodes.values():
         if (node.name, 0) in walk.found or walk.flow.compute(node) or node.name not in walk.flow.live:
             continue
-        given: Read | list[Read] = None
-        try:
-            if (reader := reader_of(node.op)) is not None:
-                given = read_pattern(walk, node) or reader(walk, node)
-        except NoOp as error:
-            given = str(error)
-        except (PaddingError, GraphError) as error:  # a window or a pad is too large
-            given = f"{node.op} with {error.message}"
-        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-            # Inputs or numbers that the op does not take, or lacks; or a fault of porter's, which is not an op that porter lacks.
-            given = f"{node.op} that could not be read, though porter has the op: {type(error).__name__}: {first_line(error)}"
-        if given is None or isinstance(given, str):
-            given = walk.foreign(node, given or node.op)
+        reader = reader_of(node.op)
+        given = Lacks() if reader is None else _read(walk, node, reader)
         walk.give(node, given if isinstance(given, list) else [given])
+        if isinstance(given, Lacks):
+            walk.give(node, [walk.foreign(node, given.what or node.op)])
         if settled:
             walk.kept((node.name, 0))
     for layer, source in walk.flow.passed:
         if source in walk.found:
             leave_out(walk, layer, source)
+
+
+def _read(walk: Walk[N], node: N, reader: Reader[N]) -> Read | list[Read]:
+    try:
+        return read_pattern(walk, node) or reader(walk, node)
+    except NoOp as error:
+        return Lacks(str(error))
+    except (PaddingError, GraphError) as error:  # a window or a pad is too large
+        return Lacks(f"{node.op} with {error.message}")
+    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+        # Inputs or numbers that the op does not take, or lacks; or a fault of porter's, which is not an op that porter lacks.
+        return Lacks(f"{node.op} that could not be read, though porter has the op: {type(error).__name__}: {first_line(error)}")
 
 
 def leave_out(walk: Walk[N], layer: LeftOut, source: Reference) -> View:
@@ -377,7 +448,7 @@ def by_numbers(move: Callable[[Walk[N], N, Reference, list[int]], Read]) -> Read
 
     def read(walk: Walk[N], node: N) -> Read:
         numbers = walk.flow.integers(node.inputs[1])
-        return None if numbers is None else move(walk, node, node.inputs[0], numbers)
+        return Lacks() if numbers is None else move(walk, node, node.inputs[0], numbers)
 
     return read
 
@@ -387,7 +458,7 @@ def by_sizes(move: Callable[[Walk[N], N, Reference, list[Dim]], Read]) -> Reader
 
     def read(walk: Walk[N], node: N) -> Read:
         sizes = walk.flow.dims(node.inputs[1])
-        return None if sizes is None else move(walk, node, node.inputs[0], sizes)
+        return Lacks() if sizes is None else move(walk, node, node.inputs[0], sizes)
 
     return read
 

@@ -11,7 +11,7 @@ from porter.filegraph import moves
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign
-from porter.filegraph.walk import Walk, apply
+from porter.filegraph.walk import Lacks, Walk, apply
 from porter.graph import (
     Add,
     AsMap,
@@ -63,8 +63,8 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
     for name, (function, *arguments) in zip(names, steps, strict=True):
         node = Node(name, function.__name__)
         found = function(walk, node, sources if function is moves.concat else sources[0], *arguments)
-        if found is None or isinstance(found, str):
-            found = walk.foreign(node, found or node.op)
+        if isinstance(found, Lacks):
+            found = walk.foreign(node, found.what or node.op)
         given = found if isinstance(found, list) else [found]
         walk.give(node, given)
         sources = [(name, place) for place in range(len(given))]

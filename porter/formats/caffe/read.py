@@ -22,7 +22,7 @@ from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, unary
+from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, unary
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message
@@ -129,8 +129,8 @@ def _graph(net: Net, tensors: Mapping[str, Array], budget: int, outputs: Sequenc
             layers[name] = replace(layer, inputs=layer.inputs[: layer.values] + blobs)
             computed |= of_norm
     expect_values(outputs, layers)
-    flow = Dataflow(layers, {IMAGE, *layers}, Arrays({**tensors, **computed}), lambda layer: layer.op, budget=budget)
-    flow.passed = net.passed
+    known = Arrays({**tensors, **computed})
+    flow = Dataflow(layers, {IMAGE, *layers}, known, lambda layer: layer.op, budget=budget, passed=net.passed)
     channels = net.channels or next((tensors[layer.blobs[0]].shape[1] for layer in net.layers if layer.op in _KERNELS[:3]), 3)
     image = Image((IMAGE, 0), channels, net.size if size is None or None not in size else size, order="CHW")
     ends = [(name, 0) for name in outputs] or [(name, place) for name, place in net.ends if name in layers]
@@ -177,7 +177,7 @@ def _held(layer: Layer, axes: str) -> dict[str, Stored]:
 
 def _conv(walk: Walk[Layer], layer: Layer) -> Read:
     if layer.parameters.count("axis", 1) != 1:
-        return f"{layer.op} over another axis than the channels'"
+        return Lacks(f"{layer.op} over another axis than the channels'")
     filters, stated = walk.flow.constants.declared(layer.blobs[0]) or (), layer.parameters
     depthwise = layer.op != "Convolution"
     window, pads = _window(stated)
@@ -198,20 +198,20 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     """
     stated, kind = layer.parameters, layer.parameters.word("pool", "MAX")
     if kind not in ("MAX", "0", "AVE", "1"):
-        return f"Pooling of kind {kind}"
+        return Lacks(f"Pooling of kind {kind}")
     function: ops.Function = "max" if kind in ("MAX", "0") else "mean"
     if stated.flag("global_pooling", False):
         return walk.builder.reduce(layer.name, walk.first(layer), function, ("rows", "columns"))
     window, pads = _window(stated)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
-        return "Pooling whose windows stand further apart than they are large"
+        return Lacks("Pooling whose windows stand further apart than they are large")
     return pool(walk, layer, function, (window, pads), "floor" if stated.word("round_mode") in ("FLOOR", "1") else "ceil")
 
 
 def _dense(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     if stated.count("axis", 1) != 1:
-        return "InnerProduct over another axis than the channels'"
+        return Lacks("InnerProduct over another axis than the channels'")
     features = part(walk, layer, "flatten", lambda walk, flat: moves.flatten(walk, flat, flat.inputs[0], 1))
     held = _held(layer, "IO" if stated.flag("transpose", False) else "OI")
     return walk.builder.dense(layer.name, walk.value(features), stated.count("num_output", 0), held)
@@ -220,7 +220,7 @@ def _dense(walk: Walk[Layer], layer: Layer) -> Read:
 def _norm(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     if not stated.flag("use_global_stats", True):
-        return "BatchNorm with the statistics of the batch"
+        return Lacks("BatchNorm with the statistics of the batch")
     tensors = {role: (name, 0) for role, name in zip(("mean", "variance", "gamma", "beta"), layer.blobs, strict=False)}
     momentum = round(1 - stated.number("moving_average_fraction", 0.999), 9)
     return batch_norm(walk, layer, layer.inputs[0], tensors, stated.number("eps", 1e-5), momentum)
@@ -235,14 +235,14 @@ def _scale(walk: Walk[Layer], layer: Layer) -> Read:
             return combine(walk, layer, "Mul", list(layer.inputs))
         return walk.builder.add(layer.name, ops.Multiply(), value, walk.builder.add(f"{layer.name}:factors", ops.AsMap(), factors))
     if layer.values != 1 or stated.count("axis", 1) != 1 or stated.count("num_axes", 1) != 1:
-        return f"{layer.op} over other axes than the channels'"
+        return Lacks(f"{layer.op} over other axes than the channels'")
     gamma, *beta = layer.blobs
     scaled = walk.builder.scale(layer.name if not beta else f"{layer.name}:scale", walk.first(layer), Stored(gamma))
-    return walk.builder.bias(layer.name, scaled, Stored(beta[0])) if beta else scaled
+    return walk.builder.bias(layer.name, scaled, Stored(beta[0])) or Lacks() if beta else scaled
 
 
 def _bias(walk: Walk[Layer], layer: Layer) -> Read:
-    return combine(walk, layer, "Add", [layer.inputs[0], layer.inputs[1]]) if layer.values == 2 else None
+    return combine(walk, layer, "Add", [layer.inputs[0], layer.inputs[1]]) if layer.values == 2 else Lacks()
 
 
 def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
@@ -252,7 +252,7 @@ def _eltwise(walk: Walk[Layer], layer: Layer) -> Read:
     if all(factor == 1 for factor in factors):
         return combine(walk, layer, kind, layer.inputs)
     if len(factors) != len(layer.inputs):
-        return "Eltwise with another number of coefficients than of values"
+        return Lacks("Eltwise with another number of coefficients than of values")
     scaled = [
         walk.builder.affine(f"{layer.name}:{place}", walk.value(source), (factor,), (0.0,))
         for place, (factor, source) in enumerate(zip(factors, layer.inputs, strict=True))
@@ -264,7 +264,7 @@ def _power(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     power, scale, shift = (stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0)))
     if power not in (1, -1):
-        return f"Power of {power:g}"
+        return Lacks(f"Power of {power:g}")
     if power == 1:
         return walk.builder.affine(layer.name, walk.first(layer), (scale,), (shift,))
     one = walk.builder.affine(f"{layer.name}:one", walk.first(layer), (0.0,), (1.0,))
@@ -288,13 +288,13 @@ def _lrn_within(walk: Walk[Layer], layer: Layer, size: int, op: ops.LocalRespons
     value, cells = walk.first(layer), size**2
     channels = value.channels
     if size % 2 == 0 or not channels or not value.is_map:
-        return "LRN within channels of this shape"
+        return Lacks("LRN within channels of this shape")
     if channels * cells**2 > _MOST_ONES:
-        return f"LRN within {channels} channels over {size}x{size} cells"
+        return Lacks(f"LRN within {channels} channels over {size}x{size} cells")
     kernel = np.tile(np.eye(cells).reshape(cells, 1, size, size), (channels, 1, 1, 1))
-    walk.flow.evaluated[f"{layer.name}:cells"] = kernel
+    held = walk.flow.hold(f"{layer.name}:cells", kernel)
     conv = ops.Conv(channels * cells, Window((size, size)), Convention.stated((size // 2,) * 4), channels)
-    around = walk.builder.conv(f"{layer.name}:around", value, conv, {"kernel": Stored(f"{layer.name}:cells", "OIHW")})
+    around = walk.builder.conv(f"{layer.name}:around", value, conv, {"kernel": Stored(held.name, "OIHW")})
     normed = walk.builder.add(f"{layer.name}:normed", op, around)
     return walk.builder.add(layer.name, ops.SliceChannels(cells // 2, channels * cells, cells), normed)
 
@@ -315,11 +315,11 @@ def _crop(walk: Walk[Layer], layer: Layer) -> Read:
     sizes, wanted = walk.sizes(layer.inputs[0]), walk.sizes(layer.inputs[1])
     axis, offsets = layer.parameters.count("axis", 2), layer.parameters.counts("offset")
     if sizes is None or wanted is None or len(sizes) != len(wanted):
-        return None
+        return Lacks()
     axes = range(axis % len(sizes), len(sizes))
     starts = dict(zip(axes, offsets if len(offsets) == len(axes) else (offsets or [0])[:1] * len(axes), strict=True))
     if any(start + wanted[place] > sizes[place] for place, start in starts.items()):
-        return "Crop beyond the map"
+        return Lacks("Crop beyond the map")
     return moves.cut(walk, layer, layer.inputs[0], {place: slice(start, start + wanted[place]) for place, start in starts.items()})
 
 
@@ -332,7 +332,7 @@ def _reshape(walk: Walk[Layer], layer: Layer) -> Read:
     """0 keeps a size."""
     sizes, wanted = walk.sizes(layer.inputs[0]), layer.parameters.part("shape").counts("dim")
     if sizes is None or layer.parameters.count("axis", 0) or layer.parameters.count("num_axes", -1) != -1:
-        return "Reshape of a part of the axes"
+        return Lacks("Reshape of a part of the axes")
     return moves.reshape(walk, layer, layer.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)])
 
 

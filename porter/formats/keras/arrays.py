@@ -13,7 +13,7 @@ from porter.filegraph.einsum import Equation, Kernel, einsum, read_equation, wit
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
 from porter.filegraph.moves import reduce, total
-from porter.filegraph.walk import NoOp, Read
+from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.formats.keras.layer import Layer, Taken
 from porter.graph import Divide, LayerNorm, Multiply, RmsNorm
 from porter.graph.ops import Function
@@ -146,15 +146,14 @@ def read_cosine(layer: Layer) -> Read:
     walk, name = layer.walk, layer.name
     if [len(walk.sizes(source) or ()) for source in layer.inputs] != [2, 2]:
         raise NoOp(f"{layer.op} of other values than two of features, whose sums of products may have no root")
-    products = f"{name}:products", 0
-    walk.found[products] = walk.views.of(layer.build.add(products[0], Multiply(), *walk.values(layer.inputs)))
+    products = walk.views.of(layer.build.add(f"{name}:products", Multiply(), *walk.values(layer.inputs)))
     dot = total(walk, replace(layer, name=f"{name}:dot"), products, [1], True)
     parts = [reduce(walk, replace(layer, name=f"{name}:{at}"), source, "norm", [1], True) for at, source in enumerate(layer.inputs)]
     norms = [part.value for part in parts if isinstance(part, View)]
     if not isinstance(dot, View) or len(norms) < 2:
         raise NoOp(f"{layer.op} of features of unknown number")
     both = layer.build.clip(f"{name}:norms", layer.build.add(f"{name}:both", Multiply(), *norms), low=_KERAS_1_EPSILON)
-    return walk.views.of(layer.build.add(name, Divide(), dot.value, both)).with_axes([1])
+    return walk.views.of(layer.build.add(name, Divide(), dot.value, both)).with_axes([1]) or Lacks()
 
 
 def _attending(layer: Layer, part: str, view: View, order: list[int], count: int) -> View | None:
@@ -188,7 +187,7 @@ def read_norm(layer: Layer, op: LayerNorm | RmsNorm, axes: list[int], tensors: M
     wide = {role: replace(stored, axes="O" * count) for role, stored in tensors.items()}
     views = layer.walk.views
     normed = views.like(taken, layer.build.add(layer.name, op, taken.value, tensors=wide)).reshaped(sizes)
-    return normed and views.as_held(f"{layer.name}:map", normed, view)
+    return views.as_held(f"{layer.name}:map", normed, view) if normed is not None else Lacks()
 
 
 def read_pool(function: Function, layer: Layer) -> Read:

@@ -15,7 +15,7 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import expect_values
-from porter.filegraph.walk import Image, NoOp, Read, begin, read_nodes
+from porter.filegraph.walk import Image, Lacks, NoOp, Read, begin, read_nodes
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
 from porter.formats.keras.channels_first import read_calls
@@ -122,13 +122,16 @@ def _graph(
     flow: Flow, calls: list[Named], ends: Sequence[Reference], size: Size, tensors: Mapping[str, Array], where: str
 ) -> FileGraph:
     """The graph for an input of `size` that ends at `ends`."""
+
+    def tap(source: Reference) -> str | None:
+        return None if source[1] else before.get(source[0], source[0])
+
     channels = flow.shape[-1] or 0
     before = {named.name: before_activation(named) for named in calls}
     layers, stored = dict[str, Layer](), _Stored({}, set())
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
-    walk = begin(Dataflow(layers, live, Arrays(stored.arrays), lambda layer: ""), Image(_IMAGE, channels, size), stored.arrays)
-    walk.held = lambda layer: layer.tensors
-    walk.tap = lambda source: None if source[1] else before.get(source[0], source[0])
+    flow_of = Dataflow(layers, live, Arrays(stored.arrays), lambda layer: "")
+    walk = begin(flow_of, Image(_IMAGE, channels, size), stored.arrays, tap, held=lambda layer: layer.tensors)
     given = {SOURCE.call: _IMAGE}
     for place, named in enumerate(calls):
         for layer in _layers(named, walk, given, tensors, flow.keras):
@@ -140,7 +143,8 @@ def _graph(
                 own, added = stored.add(layer)
             except _DAMAGED as error:
                 raise _unreadable(layer, error, where) from None
-            walk.flow.evaluated |= own
+            for name, numbers in own.items():
+                walk.flow.hold(name, numbers)
             layers |= {name: replace(layer, name=name, inputs=()) for name in added if name not in layers}
             if (array := stored.is_array(layer)) is not None:
                 given[place] = array, 0
@@ -152,7 +156,7 @@ def _graph(
             return layer.read(layer)
         except _DAMAGED as error:
             if any(walk.flow.is_value(source) and walk.sizes(source) is None for source in layer.inputs):
-                return None  # what nothing is known of has no axes
+                return Lacks()  # what nothing is known of has no axes
             raise _unreadable(layer, error, where) from None
 
     read_nodes(walk, lambda op: read, settled=True)

@@ -14,7 +14,7 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
 from porter.filegraph.moves import reshape
-from porter.filegraph.walk import NoOp, Read
+from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.graph import Op
 
 Arguments = Mapping[str, Any]
@@ -112,7 +112,7 @@ class Layer:
         if not isinstance(sizes, list | tuple) or not all(type(size) is int for size in sizes):
             raise NoOp(f"{self.op} to {sizes!r:.40}")
         batch, *_ = self.walk.sizes(self.source) or (None,)
-        return None if batch is None else reshape(self.walk, self, self.source, [batch, *sizes])
+        return Lacks() if batch is None else reshape(self.walk, self, self.source, [batch, *sizes])
 
     def expect_last_axis(self) -> None:
         """Refuses an `axis` that is not the one of the channels.

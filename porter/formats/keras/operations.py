@@ -14,7 +14,7 @@ from porter.filegraph.einsum import by_matrix, einsum
 from porter.filegraph.gathering import gather
 from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
 from porter.filegraph.products import Product, dense
-from porter.filegraph.walk import NoOp, Read
+from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.formats.keras.activations import ACTIVATIONS, activated
 from porter.formats.keras.layer import Layer, Taken, count, number
 from porter.formats.keras.scaling import numbers_in
@@ -61,8 +61,7 @@ def _source(layer: Layer, operand: Any) -> Reference:
     numbers = numbers_in(operand)
     if numbers is None:
         raise NoOp(f"{layer.op} by what is neither a value nor numbers")
-    layer.walk.flow.computed[f"{layer.name}:constant", 0] = numbers
-    return f"{layer.name}:constant", 0
+    return layer.walk.flow.stated(f"{layer.name}:constant", numbers)
 
 
 def _reduced(layer: Layer) -> Read:
@@ -214,7 +213,7 @@ def _transpose(layer: Layer) -> Read:
 def _swapped(layer: Layer) -> Read:
     sizes = layer.walk.sizes(layer.source)
     if sizes is None:
-        return None
+        return Lacks()
     order = [*range(len(sizes))]
     first, second = layer.arguments["axis1"], layer.arguments["axis2"]
     order[first], order[second] = order[second], order[first]

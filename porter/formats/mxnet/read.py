@@ -19,7 +19,7 @@ from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
 from porter.filegraph.reductions import log_softmax
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, apply, of_map, unary
+from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, apply, of_map, unary
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
@@ -88,8 +88,8 @@ def _both(path: Path) -> tuple[Path | None, Path]:
 
 def _graph(symbol: Symbol, tensors: Mapping[str, Array], budget: int, size: Size | None) -> FileGraph:
     nodes, image = {node.name: node for node in symbol.nodes}, symbol.image or ""
-    flow = Dataflow(nodes, depending(nodes, [image]), Arrays(tensors), lambda node: _KINDS.get(node.op, ""), budget=budget)
-    flow.passed = symbol.passed
+    live, stored = depending(nodes, [image]), Arrays(tensors)
+    flow = Dataflow(nodes, live, stored, lambda node: _KINDS.get(node.op, ""), budget=budget, passed=symbol.passed)
     _, channels, rows, columns = symbol.sides if len(symbol.sides) == 4 else (0, _channels(nodes, image, tensors), 0, 0)
     stated = (rows or None, columns or None) if size is None else size
     return read_graph(flow, Image((image, 0), channels, stated, order="CHW"), tensors, READERS, symbol.ends, value_name)
@@ -133,7 +133,7 @@ def _window(node: Node) -> tuple[Window, Pads]:
 def _conv(walk: Walk[Node], node: Node) -> Read:
     window, pads = _window(node)
     if len(node.stated.counts("kernel")) != 2 or node.stated.word("layout", "None") not in ("None", "NCHW"):
-        return f"{node.op} of other maps than N×C×H×W"
+        return Lacks(f"{node.op} of other maps than N×C×H×W")
     op = ops.Conv(node.stated.count("num_filter", 0), window, Convention.stated(pads), node.stated.count("num_group", 1))
     return walk.builder.conv(node.name, walk.first(node), op, _held(node, "OIHW"))
 
@@ -141,7 +141,7 @@ def _conv(walk: Walk[Node], node: Node) -> Read:
 def _deconv(walk: Walk[Node], node: Node) -> Read:
     window, pads = _window(node)
     if any(node.stated.counts("adj")) or node.stated.counts("target_shape"):
-        return "Deconvolution to a stated size"
+        return Lacks("Deconvolution to a stated size")
     op = ops.ConvTranspose(node.stated.count("num_filter", 0), window, pads, node.stated.count("num_group", 1))
     return walk.builder.transposed(node.name, walk.first(node), op, _held(node, "OIHW"))
 
@@ -150,13 +150,13 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
     """`full` rounds up and keeps a last window wherever it begins (src/operator/nn/pooling.cc)."""
     stated, kind = node.stated, node.stated.word("pool_type", "max")
     if kind not in ("max", "avg"):
-        return f"Pooling of type {kind}"
+        return Lacks(f"Pooling of type {kind}")
     function: ops.Function = "max" if kind == "max" else "mean"
     if stated.flag("global_pool"):
         return walk.builder.reduce(node.name, walk.first(node), function, ("rows", "columns"))
     rounding = stated.word("pooling_convention", "valid")
     if rounding not in ("valid", "full"):
-        return f"Pooling by the convention {rounding}"
+        return Lacks(f"Pooling by the convention {rounding}")
     counted = stated.flag("count_include_pad", True)
     return pool(walk, node, function, _window(node), "full" if rounding == "full" else "floor", counted)
 
@@ -178,7 +178,7 @@ def _norm(walk: Walk[Node], node: Node) -> Read:
     """With `fix_gamma`, its default, the stored gamma is read as 1 (src/operator/nn/batch_norm.cc)."""
     stated = node.stated
     if stated.count("axis", 1) != 1:
-        return "BatchNorm over another axis than the channels'"
+        return Lacks("BatchNorm over another axis than the channels'")
     roles = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
     if stated.flag("fix_gamma", True):
         del roles["gamma"]
@@ -191,12 +191,12 @@ def _leaky(walk: Walk[Node], node: Node) -> Read:
     if kind == "prelu":
         return slopes(walk, node, node.inputs[1][0])
     made: Mapping[str, Op] = {"leaky": ops.LeakyRelu(slope), "elu": ops.Elu(slope), "selu": ops.Selu(), "gelu": ops.Gelu()}
-    return apply(walk, node, node.inputs[0], made[kind]) if kind in made else f"LeakyReLU of type {kind}"
+    return apply(walk, node, node.inputs[0], made[kind]) if kind in made else Lacks(f"LeakyReLU of type {kind}")
 
 
 def _activation(walk: Walk[Node], node: Node) -> Read:
     kind = node.stated.word("act_type")
-    return apply(walk, node, node.inputs[0], _IN_PLACE[kind]) if kind in _IN_PLACE else f"Activation of type {kind}"
+    return apply(walk, node, node.inputs[0], _IN_PLACE[kind]) if kind in _IN_PLACE else Lacks(f"Activation of type {kind}")
 
 
 def _scaled(numbers: Callable[[float], tuple[float, float]]) -> Reader[Node]:
@@ -231,14 +231,14 @@ def _reshape(walk: Walk[Node], node: Node) -> Read:
     """0 keeps a size, -1 is what is left; other codes are refused."""
     sizes, wanted = walk.sizes(node.inputs[0]), node.stated.counts("shape")
     if sizes is None or not wanted or min(wanted) < -1 or node.stated.flag("reverse"):
-        return f"Reshape to {node.stated.word('shape')}"
+        return Lacks(f"Reshape to {node.stated.word('shape')}")
     return moves.reshape(walk, node, node.inputs[0], [size or sizes[place] for place, size in enumerate(wanted)])
 
 
 def _reduce(walk: Walk[Node], node: Node) -> Read:
     axes = node.stated.counts("axis")
     if not axes or node.stated.flag("exclude"):
-        return f"{node.op} over other axes than stated ones"
+        return Lacks(f"{node.op} over other axes than stated ones")
     return moves.reduce(walk, node, node.inputs[0], "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims"))
 
 
@@ -253,14 +253,14 @@ def _pad(walk: Walk[Node], node: Node) -> Read:
 def _upsample(walk: Walk[Node], node: Node) -> Read:
     scale = node.stated.count("scale", 1)
     if node.stated.word("sample_type") != "nearest" or len(node.inputs) != 1:
-        return "UpSampling that is not the nearest cell of one map"
+        return Lacks("UpSampling that is not the nearest cell of one map")
     return walk.builder.add(node.name, ops.Upsample(scale, scale), walk.first(node))
 
 
 def _softmax(walk: Walk[Node], node: Node) -> Read:
     axis = node.stated.count("axis", -1) if node.op in ("softmax", "log_softmax") else 1
     if node.stated.number("temperature", 1.0) != 1:
-        return "softmax with a temperature"
+        return Lacks("softmax with a temperature")
     return (log_softmax if node.op == "log_softmax" else moves.softmax)(walk, node, node.inputs[0], axis)
 
 

@@ -11,7 +11,7 @@ from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.einsum import by_matrix, with_matrices
 from porter.filegraph.layouts import View
 from porter.filegraph.products import Product, dense
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Elu, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Softplus, Swish, Tanh
 
@@ -42,7 +42,7 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
 
 def read_binary(walk: Walk, node: OnnxNode) -> Read:
     if len(node.inputs) != 2 and node.op not in _OF_ANY_NUMBER:
-        return None
+        return Lacks()
     return arithmetic.combine(walk, node, "Add" if node.op == "Sum" else node.op, node.inputs)
 
 
@@ -54,7 +54,7 @@ def read_clip(walk: Walk, node: OnnxNode) -> Read:
 def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
     """BatchNormalization: x, scale, offset, mean, variance."""
     if node.integer("training_mode") or not node.integer("spatial", 1):
-        return f"{node.op} {'in training mode' if node.integer('training_mode') else 'of each cell'}"
+        return Lacks(f"{node.op} {'in training mode' if node.integer('training_mode') else 'of each cell'}")
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:5], strict=True))
     # ONNX's is the weight of the old statistics, in 32 bits.
     momentum = round(1 - node.real("momentum", 1.0), 6)
@@ -74,7 +74,7 @@ def read_group_norm(walk: Walk, node: OnnxNode) -> Read:
     """GroupNormalization: x, scale, offset; before opset 21 these have a number for each group."""
     groups = node.integer("num_groups")
     if node.opset < 21 and groups != walk.view(node.inputs[0]).value.channels:
-        return f"{node.op} with numbers for each group"
+        return Lacks(f"{node.op} with numbers for each group")
     return arithmetic.group_norm(walk, node, node.inputs[0], groups, _affine(node), node.real("epsilon", 1e-5))
 
 
@@ -104,10 +104,9 @@ def read_matrix(walk: Walk, node: OnnxNode) -> Read:
     if held is not None and len(held.shape) > 2:
         return with_matrices(walk, node, node.inputs[0], held)
     if held is not None and len(held.shape) == 1:
-        kernel = f"{node.name}:kernel"
-        walk.flow.evaluated[kernel] = np.asarray(walk.flow.value(node.inputs[1]), np.float64)[:, None]
-        found = dense(walk, node, node.inputs[0], Product((kernel, 0), "IO"))
-        return found.without([-1]) if isinstance(found, View) else found
+        kernel = walk.flow.hold(f"{node.name}:kernel", np.asarray(walk.flow.value(node.inputs[1]), np.float64)[:, None])
+        found = dense(walk, node, node.inputs[0], Product((kernel.name, 0), "IO"))
+        return found.without([-1]) or Lacks() if isinstance(found, View) else found
     return dense(walk, node, node.inputs[0], Product(node.inputs[1], "IO"))
 
 

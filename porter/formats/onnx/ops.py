@@ -12,7 +12,7 @@ from porter.filegraph.einsum import einsum
 from porter.filegraph.gathering import gather
 from porter.filegraph.layouts import View
 from porter.filegraph.reductions import least, log_softmax
-from porter.filegraph.walk import Read, Reader, by_sizes, unary
+from porter.filegraph.walk import Lacks, Read, Reader, Source, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
@@ -25,15 +25,13 @@ _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", 
 
 def _sizes(walk: Walk, node: OnnxNode) -> Read:
     sizes = walk.sizes(node.inputs[0])
-    return None if sizes is None else stated_sizes(node, sizes)
+    return Lacks() if sizes is None else stated_sizes(node, sizes)
 
 
 def _blank(walk: Walk, node: OnnxNode) -> Read:
     """Zeros of the size of a value, which only a Concat takes."""
     sizes = walk.flow.dims(node.inputs[0])
-    if filling(node) == 0 and sizes is not None:
-        walk.blank[node.name, 0] = tuple(sizes)
-    return "ConstantOfShape"
+    return Lacks("ConstantOfShape", tuple(sizes) if filling(node) == 0 and sizes is not None else None)
 
 
 def _softmax(walk: Walk, node: OnnxNode) -> Read:
@@ -41,31 +39,30 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
     axis = node.integer("axis", -1 if node.opset >= 13 else 1)
     after = (walk.sizes(node.inputs[0]) or ())[axis:][1:]
     if node.opset < 13 and any(size != 1 for size in after):
-        return f"{node.op} over channels and cells"
+        return Lacks(f"{node.op} over channels and cells")
     return (log_softmax if node.op == "LogSoftmax" else moves.softmax)(walk, node, node.inputs[0], axis)
 
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
     """Casts between real numbers of single and double precision change nothing; halves round and integers cut."""
-    return walk.view(node.inputs[0]) if is_cast(node) else f"Cast to type {node.integer('to')}"
+    return walk.view(node.inputs[0]) if is_cast(node) else Lacks(f"Cast to type {node.integer('to')}")
 
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:
     """ReduceMean, ReduceMax, ReduceL2 and others; without axes over all of them, or over none."""
     axes, source = node.stated(walk.flow, "axes", 1), node.inputs[0]
+    given: Source = source
     if not axes and node.integer("noop_with_empty_axes"):
-        return (
-            walk.view(source) if node.op in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum") else f"{node.op} of each number"
-        )
+        same = node.op in ("ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum")
+        return walk.view(source) if same else Lacks(f"{node.op} of each number")
     keep = bool(node.integer("keepdims", 1))
     places = axes or range(len(walk.sizes(source) or ()))
     if node.op in _MADE:
-        view, name = walk.kept(source), f"{node.name}:each"
-        source = name, 0
-        walk.found[source] = walk.views.like(view, _MADE[node.op](walk.builder, name, view.value))
+        view = walk.kept(source)
+        given = walk.views.like(view, _MADE[node.op](walk.builder, f"{node.name}:each", view.value))
     if node.op in _FUNCTIONS:
-        return moves.reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
-    return least(walk, node, source, places, keep) if node.op == "ReduceMin" else moves.total(walk, node, source, places, keep)
+        return moves.reduce(walk, node, given, _FUNCTIONS[node.op], places, keep)
+    return least(walk, node, source, places, keep) if node.op == "ReduceMin" else moves.total(walk, node, given, places, keep)
 
 
 _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
@@ -78,15 +75,15 @@ _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
 def _reshape(walk: Walk, node: OnnxNode) -> Read:
     sizes, stated = walk.sizes(node.inputs[0]), walk.flow.dims(node.inputs[1])
     if stated is None:
-        return "Reshape to sizes that the model computes as it runs"
-    return None if sizes is None else moves.reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
+        return Lacks("Reshape to sizes that the model computes as it runs")
+    return Lacks() if sizes is None else moves.reshape(walk, node, node.inputs[0], wanted_sizes(node, sizes, stated))
 
 
 def _flatten(walk: Walk, node: OnnxNode) -> Read:
     """Two axes: those before an axis as one, and those from there on."""
     sizes, axis = walk.sizes(node.inputs[0]), node.integer("axis", 1)
     if sizes is None:
-        return None
+        return Lacks()
     return moves.reshape(walk, node, node.inputs[0], [product(sizes[:axis]), product(sizes[axis:])])
 
 
@@ -119,8 +116,8 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
         axis = range(len(sizes or ()))[node.integer("axis")]
         found = gather(walk, node, node.inputs[0], axis, places)
         apart = [*(sizes or ())[:axis], *shape, *(sizes or ())[axis + 1 :]]
-        return found.reshaped(apart) if isinstance(found, View) and len(shape) > 1 else found
-    return "Gather of places that the model computes as it runs"
+        return found.reshaped(apart) or Lacks() if isinstance(found, View) and len(shape) > 1 else found
+    return Lacks("Gather of places that the model computes as it runs")
 
 
 def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
@@ -145,14 +142,14 @@ def _space_to_depth(walk: Walk, node: OnnxNode) -> Read:
     images, channels, rows, columns = view.sizes or ()
     apart = view.reshaped([images, channels, rows // block, block, columns // block, block])
     turned = apart and apart.transposed((0, 1, 3, 5, 2, 4) if node.text("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4))
-    return turned and turned.reshaped([images, channels * block**2, rows // block, columns // block])
+    return (turned and turned.reshaped([images, channels * block**2, rows // block, columns // block])) or Lacks()
 
 
 def _response_norm(walk: Walk, node: OnnxNode) -> Read:
     """LRN divides alpha by the size, and has the odd channel of an even size behind (onnx/defs/nn/defs.cc)."""
     size = node.integer("size")
     if size % 2 == 0:
-        return "LRN over an even number of channels"
+        return Lacks("LRN over an even number of channels")
     op = LocalResponseNorm(size, node.real("alpha", 1e-4) / size, node.real("beta", 0.75), node.real("bias", 1.0))
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
@@ -204,5 +201,5 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Tile": by_sizes(moves.repeat),
     "Transpose": _transpose,
     "Unsqueeze": lambda walk, node: moves.unsqueeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ()),
-    "Where": lambda walk, node: None,  # only as the last op of a pattern
+    "Where": lambda walk, node: Lacks(),  # only as the last op of a pattern
 }

@@ -128,10 +128,11 @@ def _read_graph(message: Message, given: Given, refuse: Refuse, rounds: int = MO
     nodes, live = message.nodes, _live(message, given.image.source[0])
     outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
     budget = most_bytes(sum(file.stat().st_size for file in message.files))
-    flow = Dataflow(nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, budget, operands)
-    flow.passed = message.passed
-    walk = begin(flow, given.image, message.arrays)
-    walk.tap = {source: name for name, source in reversed([*message.given.items()])}.get  # a copy's name comes after the first
+    flow = Dataflow(
+        nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, budget, operands, passed=message.passed
+    )
+    taps = {source: name for name, source in reversed([*message.given.items()])}  # a copy's name comes after the first
+    walk = begin(flow, given.image, message.arrays, taps.get)
     read_nodes(walk, READERS.get)
     if rounds and (decided := decisions(flow)):
         return _read_graph(chosen(message, decided, refuse), given, refuse, rounds - 1)

@@ -9,7 +9,7 @@ from porter.filegraph.dims import Dim, Open, Undecided
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import extend, pad, resize
 from porter.filegraph.products import along_channels
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import Lacks, Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Conv, ConvTranspose, Resize
 from porter.graph.ops import Coordinates, Mode, Nearest
@@ -37,10 +37,10 @@ def read_convolution(walk: Walk, node: OnnxNode) -> Read:
         return _along_channels(walk, node)
     value = walk.value(node.inputs[0])
     if kernel is None or len(kernel.shape) != 4 or not value.is_map:
-        return None
+        return Lacks()
     tensors = {"kernel": Stored(kernel.name, "OIHW")}
     if not _with_bias(walk, node, tensors):
-        return "Conv with a bias that is not a stored vector"
+        return Lacks("Conv with a bias that is not a stored vector")
     filters, _, rows, columns = kernel.shape
     op = Conv(filters, _window(node, (rows, columns)), _convention(node), node.integer("group", 1))
     return walk.builder.conv(node.name, value, op, tensors)
@@ -49,7 +49,7 @@ def read_convolution(walk: Walk, node: OnnxNode) -> Read:
 def _along_channels(walk: Walk, node: OnnxNode) -> Read:
     steps = (*node.integers("strides"), *node.integers("dilations"), node.integer("group", 1))
     if {*steps} != {1} or node.input(2) is not None or node.text("auto_pad", "NOTSET") != "NOTSET":
-        return "Conv of 1 axis that has steps, groups, a bias or pads by a rule"
+        return Lacks("Conv of 1 axis that has steps, groups, a bias or pads by a rule")
     return along_channels(walk, node, node.inputs[0], node.inputs[1], node.integers("pads") or (0, 0))
 
 
@@ -60,10 +60,10 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     """
     kernel, value = walk.flow.weights(node.inputs[1]), walk.value(node.inputs[0])
     if kernel is None or len(kernel.shape) != 4 or value.shape is None or not value.is_map:
-        return None
+        return Lacks()
     tensors = {"kernel": Stored(kernel.name, "OIHW")}
     if not _with_bias(walk, node, tensors):
-        return "ConvTranspose with a bias that is not a stored vector"
+        return Lacks("ConvTranspose with a bias that is not a stored vector")
     window, groups, rule = _window(node, kernel.shape[2:]), node.integer("group", 1), node.text("auto_pad", "NOTSET")
     more = node.integers("output_padding") or (0, 0)
     wanted = node.integers("output_shape")[-2:]
@@ -71,12 +71,12 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     for axis, size in enumerate(value.shape[1:]):
         if wanted or rule in ("SAME_UPPER", "SAME_LOWER"):
             if wanted and size is None:
-                return "ConvTranspose to a size that does not follow from its input's"
+                return Lacks("ConvTranspose to a size that does not follow from its input's")
             # Without an output shape, the output is the input's size times the stride.
             left = window.extent(axis) + more[axis] - window.stride[axis]
             left += size * window.stride[axis] - wanted[axis] if wanted and size else 0
             if left < 0 and not wanted:
-                return "ConvTranspose by SAME whose kernel is shorter than its stride"
+                return Lacks("ConvTranspose by SAME whose kernel is shorter than its stride")
             if left < 0:
                 cut += [0, left - more[axis]]
                 continue
@@ -107,7 +107,7 @@ def read_pool(walk: Walk, node: OnnxNode) -> Read:
     """
     value, kernel = walk.value(node.inputs[0]), node.integers("kernel_shape")
     if not value.is_map or len(kernel) != 2:
-        return None
+        return Lacks()
     window = _window(node, kernel)
     if node.op == "MaxPool":
         return walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST))
@@ -137,20 +137,20 @@ def read_pad(walk: Walk, node: OnnxNode) -> Read:
     mode, flow = node.text("mode", "constant"), walk.flow
     numbers, axes = node.stated(flow, "pads", 1), node.stated(flow, "axes", 3)
     if numbers is None:
-        return None
+        return Lacks()
     half, sizes = len(numbers) // 2, walk.sizes(node.inputs[0])
     pairs = zip(numbers[:half], numbers[half:], strict=True)
     by_place = dict(zip(range(half if sizes is None else len(sizes)) if axes is None else axes, pairs, strict=True))
     if mode == "constant":
         return pad(walk, node, node.inputs[0], by_place, node.bound(flow, "value", 2, 0.0))
-    return extend(walk, node, node.inputs[0], by_place, _MODES[mode]) if mode in _MODES else f"Pad ({mode})"
+    return extend(walk, node, node.inputs[0], by_place, _MODES[mode]) if mode in _MODES else Lacks(f"Pad ({mode})")
 
 
 def read_resize(walk: Walk, node: OnnxNode) -> Read:
     """Resize and Upsample. Before opset 11 places are multiplied, and rounded down."""
     op, policy = _resizing(node), node.text("keep_aspect_ratio_policy", "stretch")
     if isinstance(op, str):
-        return f"{node.op} ({op})"
+        return Lacks(f"{node.op} ({op})")
     place = {"Upsample": 1}.get(node.op, 1 if node.opset < 11 else 2)
     source, wanted = node.input(place), node.input(3)
     scales: list[float] = [*node.attributes["scales"].floats] if "scales" in node.attributes else []
@@ -158,24 +158,24 @@ def read_resize(walk: Walk, node: OnnxNode) -> Read:
         scales = found.ravel().tolist()
     sizes = None if scales or wanted is None else walk.flow.dims(wanted)
     if not scales and policy != "stretch":
-        return f"{node.op} with keep_aspect_ratio_policy {policy}"
+        return Lacks(f"{node.op} with keep_aspect_ratio_policy {policy}")
     known, axes = walk.sizes(node.inputs[0]), node.integers("axes")
     places = range(4) if not axes else [axis + 4 if axis < 0 else axis for axis in axes]  # the axes that scales and sizes are of
     if len({*places} & {*range(4)}) < len(places):
-        return f"{node.op} along axes {list(axes)}"
+        return Lacks(f"{node.op} along axes {list(axes)}")
     if known is None or len(known) != 4 or len(places) != len(scales or sizes or ()):
-        return None
+        return Lacks()
     by, to = dict(zip(places, scales, strict=False)), dict(zip(places, sizes or (), strict=False))
     less = any(scale < 1 for scale in by.values()) or any(not _reaches(size, known[axis]) for axis, size in to.items())
     rule = node.text("coordinate_transformation_mode", "half_pixel")
     if node.integer("antialias") and (less or op.mode == "nearest"):  # onnxruntime runs none of the nearest
-        return f"{node.op} ({op.mode}) with antialias"
+        return Lacks(f"{node.op} ({op.mode}) with antialias")
     may_be_one = any(_may_be_one(known[axis], to.get(axis), by.get(axis, 1.0)) for axis in places)
     if rule == "pytorch_half_pixel" and less and may_be_one:
-        return f"{node.op} by pytorch_half_pixel to one cell, which is then the first"
+        return Lacks(f"{node.op} by pytorch_half_pixel to one cell, which is then the first")
     parted = any(scale * (1 if isinstance(size := known[axis], Open) else size) % 1 for axis, scale in by.items())
     if rule in ("align_corners", "half_pixel_symmetric") and parted:  # ONNX says that it counts, and onnxruntime counts none
-        return f"{node.op} by {rule} and a scale that leaves a part of a cell"
+        return Lacks(f"{node.op} by {rule} and a scale that leaves a part of a cell")
     return resize(walk, node, node.inputs[0], op, by, to)
 
 

@@ -7,7 +7,7 @@ from porter.filegraph.array_products import matmul, softmax
 from porter.filegraph.einsum import by_matrix, einsum
 from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import unit_of
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import Lacks, Read
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
 
@@ -36,13 +36,13 @@ def read_binary(walk: Walk, node: GraphNode) -> Read:
 
 def read_clip(walk: Walk, node: GraphNode) -> Read:
     low, high = (walk.flow.number(bound) for bound in node.inputs[1:3])
-    return None if low is None or high is None else clip(walk, node, node.inputs[0], low, high)
+    return Lacks() if low is None or high is None else clip(walk, node, node.inputs[0], low, high)
 
 
 def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
     """FusedBatchNorm, V2 and V3: x, scale, offset, mean, variance. The default of is_training is True (nn_ops.cc)."""
     if node.flag("is_training", True):
-        return f"{node.op} in training mode"
+        return Lacks(f"{node.op} in training mode")
     tensors = dict(zip(("gamma", "beta", "mean", "variance"), node.inputs[1:], strict=True))
     return wrong_layout(node) or batch_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", _FUSED_EPSILON))
 
@@ -50,7 +50,7 @@ def read_fused_norm(walk: Walk, node: GraphNode) -> Read:
 def read_old_norm(walk: Walk, node: GraphNode) -> Read:
     """BatchNormWithGlobalNormalization: t, m, v, beta, gamma (tensorflow/core/ops/nn_ops.cc)."""
     if not node.flag("scale_after_normalization"):
-        return None
+        return Lacks()
     tensors = dict(zip(("mean", "variance", "beta", "gamma"), node.inputs[1:], strict=True))
     return batch_norm(walk, node, node.inputs[0], tensors, node.real("variance_epsilon", 0.0))
 
@@ -63,14 +63,14 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
     if not any(turned) and not walk.is_value(node.inputs[0]):
         return by_matrix(walk, node, *node.inputs)
     if turned[0]:
-        return f"{node.op} with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}"
+        return Lacks(f"{node.op} with {'transpose_a' if node.op == 'MatMul' else 'adj_x'}")
     return dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
 
 
 def read_exponential(walk: Walk, node: GraphNode) -> Read:
     """An Exp, which porter reads as the last op of a softmax over several axes, as Keras writes it."""
     found = walk.flow.match(node, _SOFTMAX)
-    return None if found is None else softmax(walk, node, found["x"], found["#axes"])
+    return Lacks() if found is None else softmax(walk, node, found["x"], found["#axes"])
 
 
 def read_einsum(walk: Walk, node: GraphNode) -> Read:

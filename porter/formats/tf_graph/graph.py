@@ -100,8 +100,7 @@ def _walked(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple
     flow = Dataflow(graph.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, stated = _image_shape(graph.nodes, graph.image, flow)
     taken = ANY if size == ANY else completed(stated, size)
-    walk = begin(flow, Image((graph.image, 0), channels, taken, batch, fixed=True), graph.variables)
-    walk.tap = value_name
+    walk = begin(flow, Image((graph.image, 0), channels, taken, batch, fixed=True), graph.variables, value_name)
     read_nodes(walk, READERS.get)
     return walk, named(replace(walk.builder.finish(_given(walk.builder, walk.ends(graph.ends))), evaluated=flow.evaluated))
 

@@ -13,7 +13,7 @@ from porter.filegraph.dims import Dim, of_sizes
 from porter.filegraph.gathering import gather
 from porter.filegraph.reductions import log_softmax, root
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
-from porter.filegraph.walk import Read, Reader, always, by_numbers, by_sizes, unary
+from porter.filegraph.walk import Lacks, Read, Reader, Repeated, always, by_numbers, by_sizes, unary
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
@@ -27,19 +27,19 @@ def _sizes(walk: Walk, node: GraphNode) -> list[Read]:
     """Shape, ShapeN, Size and Rank: numbers that a node states about values."""
     known = [walk.sizes(source) for source in node.inputs]
     number: Any = {"Size": math.prod, "Rank": len}.get(node.op, tuple)
-    return [None if sizes is None else of_sizes(number(sizes)) for sizes in known]
+    return [Lacks() if sizes is None else of_sizes(number(sizes)) for sizes in known]
 
 
 def _cast(walk: Walk, node: GraphNode) -> Read:
     """Casts between single and double precision change nothing; halves round and integers cut."""
-    return walk.view(node.inputs[0]) if node.type("SrcT") in WIDE_FLOATS and is_cast(node) else None
+    return walk.view(node.inputs[0]) if node.type("SrcT") in WIDE_FLOATS and is_cast(node) else Lacks()
 
 
 def _reduce(walk: Walk, node: GraphNode) -> Read:
     """Mean, Max and Sum."""
     source, places, keep = node.inputs[0], walk.flow.integers(node.inputs[1]), node.flag("keep_dims")
     if not places:
-        return None
+        return Lacks()
     if node.op == "Sum":
         return moves.total(walk, node, source, places, keep)
     return moves.reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
@@ -48,7 +48,7 @@ def _reduce(walk: Walk, node: GraphNode) -> Read:
 def _concat(walk: Walk, node: GraphNode) -> Read:
     *sources, last = node.inputs
     axis = walk.flow.number(last)
-    return None if axis is None else moves.concat(walk, node, sources, int(axis))
+    return Lacks() if axis is None else moves.concat(walk, node, sources, int(axis))
 
 
 def _slice(walk: Walk, node: GraphNode) -> Read:
@@ -67,7 +67,7 @@ def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
 def _roll(walk: Walk, node: GraphNode) -> Read:
     """Roll: value, shifts, axes."""
     shifts, places = (walk.flow.integers(source) for source in node.inputs[1:])
-    return arrays.roll(walk, node, node.inputs[0], dict(zip(places, shifts, strict=True))) if shifts and places else None
+    return arrays.roll(walk, node, node.inputs[0], dict(zip(places, shifts, strict=True))) if shifts and places else Lacks()
 
 
 def _gather(walk: Walk, node: GraphNode) -> Read:
@@ -75,7 +75,7 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
     places, axis = walk.flow.integers(node.inputs[1]), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
     shape, sizes = walk.flow.shape(node.inputs[1]), walk.sizes(node.inputs[0])
     if not places or axis is None or shape is None or len(shape) > 1 or sizes is None or node.integer("batch_dims"):
-        return f"{node.op} of several places"
+        return Lacks(f"{node.op} of several places")
     if not shape:
         return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
     return gather(walk, node, node.inputs[0], range(len(sizes))[int(axis)], places)
@@ -85,7 +85,7 @@ def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -
     """A Reshape; of a constant that is repeated for each image, with a batch of its own, as tf.repeat writes a class token."""
     before = walk.unrepeated(source)
     if before != source:
-        walk.stretched[node.name, 0] = before, tuple(sizes)
+        return Lacks(repeated=Repeated(before, tuple(sizes)))
     return moves.reshape(walk, node, source, sizes)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from porter.filegraph import tensorflow
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import extend, pad
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import Lacks, Read
 from porter.formats.tensorflow import has_cubic_shares
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.graph import Conv, ConvTranspose, Resize
@@ -25,13 +25,13 @@ def read_convolution(walk: Walk, node: GraphNode) -> Read:
     x, weights = node.inputs
     kernel, stride, dilation = walk.flow.weights(weights), _pair(node, "strides"), _pair(node, "dilations")
     if kernel is None or len(kernel.shape) != 4 or 0 in kernel.shape or stride is None or dilation is None:
-        return wrong_layout(node)
+        return wrong_layout(node) or Lacks()
     rows, columns, taken, last = kernel.shape
     value, convention = walk.value(x), _convention(node)
     channels = value.channels or taken
     depthwise = node.op == "DepthwiseConv2dNative"
     if wrong_layout(node) or convention is None or channels % taken or (depthwise and channels != taken):
-        return wrong_layout(node)
+        return wrong_layout(node) or Lacks()
     groups, filters = (taken, taken * last) if depthwise else (channels // taken, last)
     tensors = {"kernel": Stored(kernel.name, "HWIM" if depthwise else "HWIO")}
     op = Conv(filters, Window((rows, columns), stride, dilation), convention, groups)
@@ -45,9 +45,9 @@ def read_transposed(walk: Walk, node: GraphNode) -> Read:
     sizes, value, rule = walk.flow.dims(wanted) or [], walk.value(x), node.text("padding", "")
     known = walk.views.of(value).sizes or ()
     if kernel is None or len(kernel.shape) != 4 or stride is None or dilation is None or len(known) != 4 or wrong_layout(node):
-        return wrong_layout(node)
+        return wrong_layout(node) or Lacks()
     if len(sizes) not in (2, 4) or rule not in ("SAME", "VALID") or known[3] != kernel.shape[3]:
-        return None
+        return Lacks()
     window = Window(kernel.shape[:2], stride, dilation)
     op = ConvTranspose(
         kernel.shape[2], window, tensorflow.cut_off(window, known[1:3], sizes if len(sizes) == 2 else sizes[1:3], rule)
@@ -61,7 +61,7 @@ def read_pool(walk: Walk, node: GraphNode) -> Read:
     largest = node.op == "MaxPool"
     convention = _convention(node, LOWEST if largest else 0.0)
     if kernel is None or stride is None or convention is None or wrong_layout(node):
-        return wrong_layout(node)
+        return wrong_layout(node) or Lacks()
     value = walk.value(node.inputs[0])
     return walk.builder.pool(node.name, value, "max" if largest else "mean", Window(kernel, stride), convention)
 
@@ -69,7 +69,7 @@ def read_pool(walk: Walk, node: GraphNode) -> Read:
 def read_pad(walk: Walk, node: GraphNode) -> Read:
     """Pad and PadV2 with one number."""
     fill = walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
-    return None if fill is None else pad(walk, node, node.inputs[0], tensorflow.pads_of(walk, node), fill)
+    return Lacks() if fill is None else pad(walk, node, node.inputs[0], tensorflow.pads_of(walk, node), fill)
 
 
 def read_mirror(walk: Walk, node: GraphNode) -> Read:
@@ -94,10 +94,10 @@ def read_resize(walk: Walk, node: GraphNode) -> Read:
     return tensorflow.read_resize(walk, node, how)
 
 
-def wrong_layout(node: GraphNode) -> str | None:
+def wrong_layout(node: GraphNode) -> Lacks | None:
     """What is foreign about a node that counts channels first."""
     layout = node.text("data_format", _LAYOUT)
-    return f"{node.op} in {layout}" if layout != _LAYOUT else None
+    return Lacks(f"{node.op} in {layout}") if layout != _LAYOUT else None
 
 
 def _pair(node: GraphNode, name: str) -> tuple[int, int] | None:

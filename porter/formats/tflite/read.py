@@ -21,7 +21,7 @@ from porter.filegraph.names import expect_values
 from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import least, log_softmax, over_norm, root, unit_of
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, by_numbers, by_sizes, of_map, unary
+from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, by_numbers, by_sizes, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
@@ -86,7 +86,7 @@ def _dense(walk: Walk[Operator], node: Operator) -> Read:
     """Over the last axis; without `keep_num_dims` every row of so many numbers is one of features."""
     kernel, source, sizes = stored(walk, node, 1), node.inputs[0], walk.sizes(node.inputs[0])
     if kernel is None or len(kernel.shape) != 2 or node.scalar(1, "b"):
-        return f"{node.op} whose kernel is not stored row by row"
+        return Lacks(f"{node.op} whose kernel is not stored row by row")
     rows = [-1, kernel.shape[1]]
     if not node.scalar(2, "B") and sizes is not None and len(sizes) != 2:
         source = part(walk, node, "flatten", lambda walk, flat: moves.reshape(walk, flat, flat.inputs[0], rows))
@@ -97,7 +97,7 @@ def _product(walk: Walk[Operator], node: Operator) -> Read:
     turned = [bool(node.scalar(0, "B")), bool(node.scalar(1, "B"))]
     if all(map(walk.is_value, node.inputs)):
         return matmul(walk, node, node.inputs, turned)
-    return node.op if turned[0] else dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
+    return Lacks() if turned[0] else dense(walk, node, node.inputs[0], Product(node.inputs[1], "OI" if turned[1] else "IO"))
 
 
 def _binary(walk: Walk[Operator], node: Operator) -> Read:
@@ -106,20 +106,20 @@ def _binary(walk: Walk[Operator], node: Operator) -> Read:
         filled = walk.flow.nodes[source]
         if node.op == "MUL" and filled.op == "FILL" and walk.flow.number(filled.inputs[1]) == 1:
             sizes = walk.flow.dims(filled.inputs[0])
-            return moves.expand(walk, node, node.inputs[1 - place], sizes) if sizes is not None else None
+            return moves.expand(walk, node, node.inputs[1 - place], sizes) if sizes is not None else Lacks()
     unit = unit_of(walk, node) if node.op == "MUL" else None
     return combine(walk, node, kind(node), node.inputs) if unit is None else unit
 
 
 def _reshape(walk: Walk[Operator], node: Operator) -> Read:
     sizes = walk.flow.dims(node.inputs[1]) if len(node.inputs) > 1 else [*stated_numbers(node)]
-    return None if sizes is None else moves.reshape(walk, node, node.inputs[0], sizes)
+    return Lacks() if sizes is None else moves.reshape(walk, node, node.inputs[0], sizes)
 
 
 def _reduce(walk: Walk[Operator], node: Operator) -> Read:
     places, keep = walk.flow.integers(node.inputs[1]), bool(node.scalar(0, "B"))
     if not places:
-        return None
+        return Lacks()
     if node.op in ("SUM", "REDUCE_MIN"):
         return (moves.total if node.op == "SUM" else least)(walk, node, node.inputs[0], places, keep)
     return moves.reduce(walk, node, node.inputs[0], "mean" if node.op == "MEAN" else "max", places, keep)
@@ -129,7 +129,7 @@ def _slice(walk: Walk[Operator], node: Operator) -> Read:
     batch = _before_zeros(walk, node) if node.op == "SLICE" else None
     if batch is not None:
         return walk.view(batch)
-    return None if node.scalar(5, "B") else read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
+    return Lacks() if node.scalar(5, "B") else read_slice(walk, node, lambda rank, bounds: index_of(node, rank, bounds))
 
 
 def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
@@ -147,7 +147,7 @@ def _before_zeros(walk: Walk[Operator], node: Operator) -> Reference | None:
 def _gather(walk: Walk[Operator], node: Operator) -> Read:
     places, shape = walk.flow.integers(node.inputs[1]), walk.flow.shape(node.inputs[1])
     if not places or shape is None or len(shape) > 1 or node.scalar(1, "i"):
-        return f"{node.op} of places that the model computes as it runs, or of other ones for each image"
+        return Lacks(f"{node.op} of places that the model computes as it runs, or of other ones for each image")
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
         return moves.cut(walk, node, node.inputs[0], {axis: slice(place, place + 1 or None) if shape else place})
@@ -156,7 +156,7 @@ def _gather(walk: Walk[Operator], node: Operator) -> Read:
 
 def _reverse(walk: Walk[Operator], node: Operator) -> Read:
     places = walk.flow.integers(node.inputs[1])
-    return moves.cut(walk, node, node.inputs[0], dict.fromkeys(places, slice(None, None, -1))) if places else None
+    return moves.cut(walk, node, node.inputs[0], dict.fromkeys(places, slice(None, None, -1))) if places else Lacks()
 
 
 def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
@@ -166,7 +166,7 @@ def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
 
 
 def _softmax(walk: Walk[Operator], node: Operator) -> Read:
-    return "SOFTMAX with a beta" if node.scalar(0, "f", 1.0) != 1 else moves.softmax(walk, node, node.inputs[0], -1)
+    return Lacks("SOFTMAX with a beta") if node.scalar(0, "f", 1.0) != 1 else moves.softmax(walk, node, node.inputs[0], -1)
 
 
 def _response_norm(node: Operator) -> Op:
@@ -176,20 +176,17 @@ def _response_norm(node: Operator) -> Op:
 
 def _sizes(walk: Walk[Operator], node: Operator) -> Read:
     sizes = walk.sizes(node.inputs[0])
-    return None if sizes is None else of_sizes(sizes)
+    return Lacks() if sizes is None else of_sizes(sizes)
 
 
 def _filled(walk: Walk[Operator], node: Operator) -> Read:
     """Zeros of sizes, of which some are open."""
     sizes = walk.flow.dims(node.inputs[0])
-    if sizes is not None and walk.flow.number(node.inputs[1]) == 0:
-        walk.blank[node.name, 0] = tuple(sizes)
-    return None
+    return Lacks(zeros=tuple(sizes) if sizes is not None and walk.flow.number(node.inputs[1]) == 0 else None)
 
 
 def _zeros(walk: Walk[Operator], node: Operator) -> Read:
-    walk.blank[node.name, 0] = walk.sizes(node.inputs[0]) or ()
-    return None
+    return Lacks(zeros=walk.sizes(node.inputs[0]) or ())
 
 
 def _cells_as_channels(walk: Walk[Operator], node: Operator) -> Read:
@@ -198,11 +195,11 @@ def _cells_as_channels(walk: Walk[Operator], node: Operator) -> Read:
     images, rows, columns, channels = view.sizes or ()
     apart = view.reshaped([images, rows // block, block, columns // block, block, channels])
     turned = apart and apart.transposed((0, 1, 3, 2, 4, 5))
-    return turned and turned.reshaped([images, rows // block, columns // block, channels * block**2])
+    return (turned and turned.reshaped([images, rows // block, columns // block, channels * block**2])) or Lacks()
 
 
 def _cast(walk: Walk[Operator], node: Operator) -> Read:
-    return walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else None
+    return walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else Lacks()
 
 
 READERS: Mapping[str, Reader[Operator]] = {

@@ -10,7 +10,7 @@ from porter.filegraph.dataflow import Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
 from porter.filegraph.tensorflow import pads_of
-from porter.filegraph.walk import Read, Walk
+from porter.filegraph.walk import Lacks, Read, Walk
 from porter.formats.tflite.model import Operator
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Window
@@ -49,7 +49,7 @@ def read_conv(walk: Walk[Operator], node: Operator, around: Dilated | None = Non
     value = walk.first(node) if around is None else walk.value(around.source)
     held = _held(walk, node, "IHWO" if by_channel else "OHWI")
     if held is None or kernel is None or 0 in kernel.shape:
-        return f"{node.op} whose kernel is not stored"
+        return Lacks(f"{node.op} whose kernel is not stored")
     filters, channels = kernel.shape[3 if by_channel else 0], value.channels or kernel.shape[3]
     groups = channels if by_channel else channels // kernel.shape[3]
     window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
@@ -72,12 +72,12 @@ def read_dilated(walk: Walk[Operator], node: Operator) -> Read:
     conv = walk.flow.nodes[node.inputs[0][0]]
     apart = walk.flow.nodes[conv.inputs[0][0]] if conv.op in KERNELS else conv
     if apart.op != "SPACE_TO_BATCH_ND":
-        return f"{node.op} behind something else than a convolution"
+        return Lacks(f"{node.op} behind something else than a convolution")
     block, pads, again, crops = (walk.flow.integers(each) for each in (*apart.inputs[1:3], *node.inputs[1:3]))
     if block is None or pads is None or crops is None or block != again or len(block) != 2 or conv.scalar(0, "b") != 1:
-        return f"{node.op} by numbers that the model computes as it runs"
+        return Lacks(f"{node.op} by numbers that the model computes as it runs")
     if (conv.scalar(2, "i"), conv.scalar(1, "i")) != (1, 1):
-        return f"{node.op} behind a convolution with a stride"
+        return Lacks(f"{node.op} behind a convolution with a stride")
     top, bottom, left, right = (pad - crop for pad, crop in zip(pads, crops, strict=True))
     return read_conv(
         walk, replace(conv, name=node.name), Dilated(apart.inputs[0], (block[0], block[1]), (top, bottom, left, right))
@@ -90,7 +90,7 @@ def read_transposed(walk: Walk[Operator], node: Operator) -> Read:
     held, value = _held(walk, node, "IHWO", 3), walk.value(node.inputs[2])
     known = walk.views.of(value).sizes or ()
     if held is None or kernel is None or wanted is None or len(wanted) != 4 or len(known) != 4:
-        return f"{node.op} to a size that is not stated"
+        return Lacks(f"{node.op} to a size that is not stated")
     window, _ = _window(node, (kernel.shape[1], kernel.shape[2]), None)
     pads = tensorflow.cut_off(window, known[1:3], wanted[1:3], _SAME[node.scalar(0, "b")])
     return walk.builder.transposed(node.name, value, ops.ConvTranspose(kernel.shape[0], window, pads), held)
@@ -111,7 +111,7 @@ def read_pool(walk: Walk[Operator], node: Operator) -> Read:
 def read_pad(walk: Walk[Operator], node: Operator) -> Read:
     pairs, fill = pads_of(walk, node), walk.flow.number(node.inputs[2]) if len(node.inputs) > 2 else 0.0
     if fill is None:
-        return None
+        return Lacks()
     if node.op == "MIRROR_PAD":
         return moves.extend(walk, node, node.inputs[0], pairs, "symmetric" if node.scalar(0, "b") else "reflect")
     return moves.pad(walk, node, node.inputs[0], pairs, fill)

@@ -18,7 +18,7 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.walk import Image, Read, Reader, Walk, always, of_map, unary
+from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch7.network import IMAGE, Layer, Network, arrays_in, network_in, read_network
@@ -57,8 +57,8 @@ def _checkpoint(path: Path, data: bytes, network: Network, outputs: Sequence[str
     expect_values(outputs, layers)
     channels = next((layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3)
     known, image = {**tensors, **computed}, Image((IMAGE, 0), channels, size or (None, None), order="CHW")
-    flow = Dataflow(layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=most_bytes(len(data)))
-    flow.passed = network.passed
+    budget = most_bytes(len(data))
+    flow = Dataflow(layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=budget, passed=network.passed)
     graph = read_graph(flow, image, known, READERS, [(name, 0) for name in outputs] or ends)
     graph = replace(graph, evaluated={**computed, **graph.evaluated}, traced=size is not None, definition=data, language="torch7")
     return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, notes, graph=graph)
@@ -104,7 +104,7 @@ def _conv(walk: Walk[Layer], layer: Layer) -> Read:
 def _transposed(walk: Walk[Layer], layer: Layer) -> Read:
     window, (top, bottom, left, right) = _window(layer)
     if len(layer.inputs) != 1:
-        return f"{layer.op} to the size of another value"
+        return Lacks(f"{layer.op} to the size of another value")
     down, across = layer.pair("adjH", "adjW", 0)
     pads = top, bottom - down, left, right - across
     op = ops.ConvTranspose(layer.count("nOutputPlane", 0), window, pads, layer.count("groups", 1))
@@ -122,14 +122,14 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
     if layer.flag("divide", True):
         return found
     if any(pads) or rounding == "ceil":
-        return "a sum of windows that reach over the edge"
+        return Lacks("a sum of windows that reach over the edge")
     return walk.builder.affine(f"{layer.name}:sum", found, (float(math.prod(window.kernel)),), (0.0,))
 
 
 def _whole(walk: Walk[Layer], layer: Layer) -> Read:
     """SpatialAdaptive pools to one cell."""
     if layer.pair("H", "W", 1) != (1, 1):
-        return f"{layer.op} to more than one cell"
+        return Lacks(f"{layer.op} to more than one cell")
     function: ops.Function = "max" if "Max" in layer.op else "mean"
     return walk.builder.reduce(layer.name, walk.first(layer), function, ("rows", "columns"))
 
@@ -143,7 +143,7 @@ def _norm(walk: Walk[Layer], layer: Layer) -> Read:
     """Without stored statistics those of the batch are meant."""
     variance = layer.tensors.get("running_var", f"{layer.name}:variance")
     if "running_mean" not in layer.tensors or walk.flow.constants.declared(variance) is None:
-        return f"{layer.op} with the statistics of the batch"
+        return Lacks(f"{layer.op} with the statistics of the batch")
     roles = {"mean": layer.tensors["running_mean"], "variance": variance}
     roles |= {role: layer.tensors[name] for role, name in (("gamma", "weight"), ("beta", "bias")) if name in layer.tensors}
     sources: dict[str, Reference] = {role: (name, 0) for role, name in roles.items()}
@@ -173,7 +173,7 @@ def _deep_concat(walk: Walk[Layer], layer: Layer) -> Read:
     values = walk.values(layer.inputs)
     cells = [value.shape[1:] for value in values if value.is_map and value.shape is not None and None not in value.shape]
     if len(cells) < len(values):
-        return f"{layer.op} of maps of open sizes"
+        return Lacks(f"{layer.op} of maps of open sizes")
     rows, columns = (max(size[axis] or 0 for size in cells) for axis in (0, 1))
     padded = list[Value]()
     for place, (value, size) in enumerate(zip(values, cells, strict=True)):
@@ -187,7 +187,7 @@ def _view(walk: Walk[Layer], layer: Layer) -> Read:
     """View and Reshape: sizes of one image, or with a -1 before others those of the batch."""
     sizes, known = layer.counts("size"), walk.sizes(layer.inputs[0])
     if known is None or not sizes:
-        return None
+        return Lacks()
     of_batch = sizes[0] == -1 and len(sizes) > 1 and not layer.count("numInputDims", 0)
     return moves.reshape(walk, layer, layer.inputs[0], [known[0], *(sizes[1:] if of_batch else sizes)])
 
@@ -201,7 +201,7 @@ def _padding(walk: Walk[Layer], layer: Layer) -> Read:
     """Cells before an axis, if it is below zero, or behind it."""
     cells, rank = layer.count("pad", 0), layer.count("nInputDim", 0)
     if layer.count("index", 1) != 1:
-        return "Padding within an axis"
+        return Lacks("Padding within an axis")
     axis = layer.count("dim", 1) - 1 + (0 < rank < len(walk.sizes(layer.inputs[0]) or ()))
     return moves.pad(walk, layer, layer.inputs[0], {axis: (max(-cells, 0), max(cells, 0))}, layer.number("value", 0.0))
 
@@ -209,7 +209,7 @@ def _padding(walk: Walk[Layer], layer: Layer) -> Read:
 def _threshold(walk: Walk[Layer], layer: Layer) -> Read:
     least = layer.number("threshold", 1e-6)
     if least != layer.number("val", 0.0):
-        return "Threshold to another number"
+        return Lacks("Threshold to another number")
     return clip(walk, layer, layer.inputs[0], least, math.inf)
 
 
@@ -226,7 +226,7 @@ def _bilinear(walk: Walk[Layer], layer: Layer) -> Read:
     """Between the corners (THNN/generic/SpatialUpSamplingBilinear.c)."""
     known, factor = walk.sizes(layer.inputs[0]), layer.count("scale_factor", 0)
     if known is None or factor < 1:
-        return f"{layer.op} to a stated size"
+        return Lacks(f"{layer.op} to a stated size")
     sizes = {place: known[place] * factor for place in (2, 3)}
     return moves.resize(walk, layer, layer.inputs[0], ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 

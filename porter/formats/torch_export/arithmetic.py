@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from porter.filegraph import arithmetic, array_products
+from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.einsum import by_matrix, with_matrices
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
 from porter.filegraph.patterns import softplus
 from porter.filegraph.products import Product, dense
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph import LayerNorm, LocalResponseNorm, PRelu, RmsNorm, Softplus, Tanh, ThresholdedRelu
@@ -53,7 +53,7 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
     """A sum, difference, product, quotient, bound or power: of values, or of a value and a constant."""
     first, second = node.arguments["self"], node.arguments["exponent" if node.op == "pow" else "other"]
     if node.arguments.get("alpha", 1) != 1 or node.arguments.get("rounding_mode"):
-        return f"{node.op} with {'rounding' if node.op == 'div' else 'alpha'}"
+        return Lacks(f"{node.op} with {'rounding' if node.op == 'div' else 'alpha'}")
     found = _response_norm(walk, node) if node.op == "div" else None
     return found or arithmetic.combine(walk, node, KINDS[node.op], (second, first) if node.op == "rsub" else (first, second))
 
@@ -61,14 +61,14 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
 def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
     """addcmul, a constant plus the product of a constant and a value."""
     if node.arguments.get("value", 1) != 1 or walk.flow.is_value(node.arguments["self"]):
-        return f"{node.op} that is not a scale and offset of a value"
+        return Lacks(f"{node.op} that is not a scale and offset of a value")
     product = arithmetic.combine(walk, node, "Mul", (node.arguments["tensor1"], node.arguments["tensor2"]))
     if not isinstance(product, View):
         return product
     return arithmetic.combine_constant(walk, node, "Add", product, node.arguments["self"])
 
 
-def _response_norm(walk: Walk, node: AtenNode) -> Read:
+def _response_norm(walk: Walk, node: AtenNode) -> Value | None:
     """What torch.nn.functional.local_response_norm writes. Torch's alpha multiplies a mean, porter's a sum."""
     means = "view", ("squeeze", _MEANS)
     found = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
@@ -102,18 +102,18 @@ def read_clip(walk: Walk, node: AtenNode) -> Read:
         if node.arguments[name] is not None:
             bound = walk.flow.number(node.arguments[name])
             if bound is None:
-                return f"{node.op} with computed bounds"
+                return Lacks(f"{node.op} with computed bounds")
             bounds[name] = bound
     return arithmetic.clip(walk, node, node.arguments["self"], bounds["min"], bounds["max"])
 
 
-def read_batch_norm(walk: Walk, node: AtenNode) -> Any:
+def read_batch_norm(walk: Walk, node: AtenNode) -> Read:
     """batch_norm and its forms for inference, whose further outputs nothing reads."""
     tensors = _given(node, gamma="weight", beta="bias", mean="running_mean", variance="running_var")
     if not {"mean", "variance"} <= tensors.keys():
-        return f"{node.op} with the statistics of its input"
+        return Lacks(f"{node.op} with the statistics of its input")
     if node.arguments.get("training"):
-        return f"{node.op} in training mode (call model.eval() before torch.export.export)"
+        return Lacks(f"{node.op} in training mode (call model.eval() before torch.export.export)")
     epsilon, momentum = (float(node.arguments[name]) for name in ("eps", "momentum"))
     return arithmetic.batch_norm(walk, node, node.arguments["input"], tensors, epsilon, momentum)
 
@@ -166,14 +166,14 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
         if not walk.is_value(source):
             return by_matrix(walk, node, source, kernel)
     found = dense(walk, node, source, Product(*_matrix(walk, kernel), bias, factors))
-    held = walk.flow.weights(kernel) if found is None and bias is None else None
+    held = walk.flow.weights(kernel) if found == Lacks() and bias is None else None
     return found if held is None or len(held.shape) < 3 else with_matrices(walk, node, source, held)
 
 
 def read_attention(walk: Walk, node: AtenNode) -> Read:
     """scaled_dot_product_attention without dropout."""
     if node.arguments.get("is_causal") or node.arguments.get("enable_gqa") or node.arguments.get("dropout_p"):
-        return f"{node.op} that is causal, of grouped queries or with dropout"
+        return Lacks(f"{node.op} that is causal, of grouped queries or with dropout")
     heads = [walk.array(node.arguments[name]) for name in ("query", "key", "value")]
     return array_products.attention(walk, node, heads, node.arguments.get("attn_mask"), node.arguments.get("scale"))
 
@@ -198,7 +198,7 @@ def read_elu(walk: Walk, node: AtenNode) -> Read:
     """scale * Elu(x), which a SELU is too."""
     alpha, factor, inner = (float(node.arguments.get(name, 1)) for name in ("alpha", "scale", "input_scale"))
     if inner != 1:
-        return "elu with scales"
+        return Lacks("elu with scales")
     return apply(walk, node, node.arguments["self"], *arithmetic.scaled_elu(alpha, factor))
 
 
@@ -208,18 +208,18 @@ def read_where(walk: Walk, node: AtenNode) -> Read:
     found = walk.flow.match(walk.flow.nodes[node.arguments["condition"][0]], ("Greater", "x", 0))
     slopes = [each for each in product.inputs if each != source]
     if found is None or found["x"] != source or product.op != "mul" or len(product.inputs) != 2 or len(slopes) != 1:
-        return None
+        return Lacks()
     return arithmetic.slopes(walk, node, source, slopes[0])
 
 
 def read_softplus(walk: Walk, node: AtenNode) -> Read:
     op = softplus(node.arguments.get("threshold", 20)) if node.arguments.get("beta", 1) == 1 else None
-    return apply(walk, node, node.arguments["self"], op) if op is not None else "softplus with a beta or threshold"
+    return apply(walk, node, node.arguments["self"], op) if op is not None else Lacks("softplus with a beta or threshold")
 
 
 def read_threshold(walk: Walk, node: AtenNode) -> Read:
     number, value = float(node.arguments["threshold"]), node.arguments["value"]
-    return apply(walk, node, node.arguments["self"], ThresholdedRelu(number)) if value == 0 else "threshold with a value"
+    return apply(walk, node, node.arguments["self"], ThresholdedRelu(number)) if value == 0 else Lacks("threshold with a value")
 
 
 def read_mish(walk: Walk, node: AtenNode) -> Read:
@@ -232,7 +232,7 @@ def read_prelu(walk: Walk, node: AtenNode) -> Read:
     source, alpha = node.arguments["self"], node.arguments["weight"]
     tensor = walk.flow.tensor(alpha)
     if tensor is None or len(tensor.shape) > 1:
-        return "prelu with computed slopes"
+        return Lacks("prelu with computed slopes")
     view = walk.by_cell(source, 1)
     if tensor.shape == (view.value.channels,) and walk.views.has_channels(view, 1):
         return walk.views.like(view, walk.builder.add(node.name, PRelu(), view.value, tensors={"alpha": Stored(tensor.name)}))

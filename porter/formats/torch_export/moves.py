@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from porter.base.left_out import LeftOut
 from porter.filegraph import arrays, moves
 from porter.filegraph.dataflow import Reference
-from porter.filegraph.dims import Dim, ratio
+from porter.filegraph.dims import Dim, known, ratio
 from porter.filegraph.gathering import gather
 from porter.filegraph.layouts import View
 from porter.filegraph.reductions import log_softmax
-from porter.filegraph.walk import Read, leave_out
+from porter.filegraph.walk import Lacks, Read, leave_out
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import sizes_of, whole_numbers
@@ -58,9 +57,9 @@ def read_same(walk: Walk, node: AtenNode) -> Read:
     """Casts between real numbers, copies, and what does nothing in inference."""
     like_a_value = node.op == "type_as" and walk.flow.is_value(node.arguments["other"])
     if node.arguments.get("dtype") not in EXACT_TYPES or ("other" in node.arguments and not like_a_value):
-        return f"{node.op} to another type"
+        return Lacks(f"{node.op} to another type")
     if node.arguments.get("train"):
-        return f"{node.op} in training mode (call model.eval() before torch.export.export)"
+        return Lacks(f"{node.op} in training mode (call model.eval() before torch.export.export)")
     return walk.view(taken(node))
 
 
@@ -71,17 +70,17 @@ def read_reshape(walk: Walk, node: AtenNode) -> Read:
 
 def read_reshape_as(walk: Walk, node: AtenNode) -> Read:
     sizes = walk.sizes(node.arguments["other"])
-    return None if sizes is None else moves.reshape(walk, node, taken(node), sizes)
+    return Lacks() if sizes is None else moves.reshape(walk, node, taken(node), sizes)
 
 
 def read_roll(walk: Walk, node: AtenNode) -> Read:
     shifts, dims = whole_numbers(walk, node, "shifts"), node.arguments.get("dims")
-    return arrays.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True))) if dims else None
+    return arrays.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True))) if dims else Lacks()
 
 
 def read_places(walk: Walk, node: AtenNode) -> Read:
     places = walk.flow.integers(node.arguments["index"])
-    return None if places is None else gather(walk, node, taken(node), node.arguments["dim"], places)
+    return Lacks() if places is None else gather(walk, node, taken(node), node.arguments["dim"], places)
 
 
 def read_flip(walk: Walk, node: AtenNode) -> Read:
@@ -96,7 +95,7 @@ def read_unflatten(walk: Walk, node: AtenNode) -> Read:
     source, place = taken(node), node.arguments["dim"]
     sizes = walk.view(source).sizes
     if sizes is None:
-        return None
+        return Lacks()
     place = range(len(sizes))[place]
     return moves.reshape(walk, node, source, [*sizes[:place], *sizes_of(walk, node, "sizes", source), *sizes[place + 1 :]])
 
@@ -105,7 +104,7 @@ def read_squeeze(walk: Walk, node: AtenNode) -> Read:
     """Axes of several cells stay, also those that are named."""
     sizes, stated = walk.view(taken(node)).sizes, node.arguments.get("dim")
     if sizes is None:
-        return None
+        return Lacks()
     places = range(len(sizes)) if stated is None else stated if isinstance(stated, list) else [stated]
     gone = [place for place in places if sizes[place] == 1]
     return moves.squeeze(walk, node, taken(node), gone) if gone else walk.view(taken(node))
@@ -115,11 +114,11 @@ def read_patches(walk: Walk, node: AtenNode) -> Read:
     """Patches side by side as tokens N×(C·rows·columns)×patches; those that overlap or are padded are no mere move."""
     sizes, (rows, columns) = walk.view(taken(node)).sizes, node.arguments["kernel_size"]
     if sizes is None or node.arguments["stride"] != [rows, columns] or any(node.arguments["padding"]):
-        return f"{node.op} of patches that overlap or are padded"
+        return Lacks(f"{node.op} of patches that overlap or are padded")
     batch, channels, down, across = sizes
     cells = walk.view(taken(node)).reshaped([batch, channels, down // rows, rows, across // columns, columns])
     turned = cells and cells.transposed([0, 1, 3, 5, 2, 4])
-    return turned and turned.reshaped([batch, channels * rows * columns, -1])
+    return (turned and turned.reshaped([batch, channels * rows * columns, -1])) or Lacks()
 
 
 def read_repeated(walk: Walk, node: AtenNode) -> Read:
@@ -127,7 +126,7 @@ def read_repeated(walk: Walk, node: AtenNode) -> Read:
     times, place = node.arguments["repeats"], node.arguments.get("dim")
     rank = len(walk.view(taken(node)).axes or ())
     if not isinstance(times, int) or place not in (0, -rank):
-        return f"{node.op} of other axes than the images"
+        return Lacks(f"{node.op} of other axes than the images")
     return arrays.each_image(walk, node, taken(node), times)
 
 
@@ -150,7 +149,7 @@ def read_transpose(walk: Walk, node: AtenNode) -> Read:
 def read_expand(walk: Walk, node: AtenNode) -> Read:
     """expand and expand_as."""
     sizes = walk.sizes(node.arguments["other"]) if node.op == "expand_as" else sizes_of(walk, node, "size", taken(node))
-    return None if sizes is None else moves.expand(walk, node, taken(node), sizes)
+    return Lacks() if sizes is None else moves.expand(walk, node, taken(node), sizes)
 
 
 def read_slice(walk: Walk, node: AtenNode) -> Read:
@@ -169,19 +168,20 @@ def read_narrow(walk: Walk, node: AtenNode) -> Read:
     return moves.cut(walk, node, taken(node), {node.arguments["dim"]: slice(start, None if end == 0 and start != 0 else end)})
 
 
-def read_split(walk: Walk, node: AtenNode) -> Any:
+def read_split(walk: Walk, node: AtenNode) -> Read | list[Read]:
     """split and chunk, into equal parts or into as many cells as are stated, and unbind."""
     source, place = taken(node), node.arguments.get("dim", 0)
     sizes = walk.view(source).sizes
     if sizes is None:
-        return None
+        return Lacks()
     name = next((name for name in ("split_size", "split_sizes", "chunks") if name in node.arguments), "")
     if not name:
         return moves.split(walk, node, source, place, [1] * node.outputs, keep=False)
     parts = whole_numbers(walk, node, name)
     if not isinstance(node.arguments[name], list):
-        most = -(-sizes[place] // parts[0]) if name == "chunks" else parts[0]
-        parts = [min(most, sizes[place] - start) for start in range(0, sizes[place], most)][: node.outputs + 1]
+        (size,) = known([sizes[place]])
+        most = -(-size // parts[0]) if name == "chunks" else parts[0]
+        parts = [min(most, size - start) for start in range(0, size, most)][: node.outputs + 1]
     return moves.split(walk, node, source, place, parts)
 
 
@@ -207,9 +207,9 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
     """mean, amax, linalg_vector_norm and sum over axes."""
     stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
     if node.arguments.get("dtype") not in EXACT_TYPES or not stated:
-        return f"{node.op} of everything" if not stated else f"{node.op} to another type"
+        return Lacks(f"{node.op} of everything") if not stated else Lacks(f"{node.op} to another type")
     if node.arguments.get("ord", 2) != 2:
-        return f"{node.op} of order {node.arguments['ord']}"
+        return Lacks(f"{node.op} of order {node.arguments['ord']}")
     if node.op == "sum":
         return moves.total(walk, node, taken(node), stated, keep)
     return moves.reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
@@ -217,7 +217,7 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("dtype") not in EXACT_TYPES or node.arguments.get("half_to_float"):
-        return f"{node.op} to another type"
+        return Lacks(f"{node.op} to another type")
     return (log_softmax if "log" in node.op else moves.softmax)(walk, node, taken(node), node.arguments["dim"])
 
 
@@ -226,7 +226,7 @@ def read_upsample(walk: Walk, node: AtenNode) -> Read:
     sizes = walk.view(taken(node)).sizes
     op = _UPSAMPLES[node.op]
     if sizes is None:
-        return None
+        return Lacks()
     if node.arguments.get("align_corners"):
         op = replace(op, coordinates="align_corners")
     stated = node.arguments.get("scale_factors") or [node.arguments.get(name) for name in ("scales_h", "scales_w")]
@@ -235,12 +235,12 @@ def read_upsample(walk: Walk, node: AtenNode) -> Read:
     if node.op.endswith("_aa"):
         less = any(scale < 1 for scale in scales.values()) or any(size < sizes[axis] for axis, size in wanted.items())
         if less or op.coordinates == "align_corners":
-            return f"{node.op} with antialias"
+            return Lacks(f"{node.op} with antialias")
     if node.op == "upsample_nearest2d":
         by = [scales.get(axis) or ratio(wanted[axis], cells) for axis, cells in enumerate(sizes) if axis > 1 and cells != 1]
         moving = [round(scale) for scale in by if scale is not None and scale == round(scale) and not _repeats(round(scale))]
         if moving:
-            return f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike"
+            return Lacks(f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike")
     return moves.resize(walk, node, taken(node), op, scales, wanted)
 
 

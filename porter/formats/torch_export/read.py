@@ -15,7 +15,7 @@ from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
 from porter.filegraph.names import expect_values, named, titles
 from porter.filegraph.to_graph import to_graph
-from porter.filegraph.walk import Image, begin, read_nodes
+from porter.filegraph.walk import Image, Lacks, Read, begin, read_nodes
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.torch_export import SAVE
@@ -24,7 +24,7 @@ from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.constants import EVALUATORS, REPEATED, RESHAPES, for_each_image, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
-from porter.formats.torch_export.nodes import AtenNode, Program, read_program
+from porter.formats.torch_export.nodes import AtenNode, Program, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
@@ -142,10 +142,14 @@ def _read_graph(
     flow = Dataflow(nodes, live, constants, kind_of, evaluators, is_cast, RESHAPES, most_bytes(size), operands)
     batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
     rows, columns = only or (rows, columns)
-    walk = begin(flow, Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns)), arrays)
-    walk.repeats = partial(_repeats, nodes)
-    walk.tap = {source: name for name, source in program.given.items()}.get
-    read_nodes(walk, lambda op: (lambda walk, node: foreign.get(node.name) or READERS[op](walk, node)) if op in READERS else None)
+    given = Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns))
+    taps = {source: name for name, source in program.given.items()}
+    walk = begin(flow, given, arrays, taps.get, repeats=partial(_repeats, nodes))
+
+    def read(walk: Walk, node: AtenNode) -> Read | list[Read]:
+        return Lacks(foreign[node.name]) if node.name in foreign else READERS[node.op](walk, node)
+
+    read_nodes(walk, lambda op: read if op in READERS else None)
     found = walk.builder.finish(walk.ends(ends))
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     kept = {node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes}

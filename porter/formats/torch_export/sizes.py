@@ -10,7 +10,7 @@ import numpy as np
 from porter.base.errors import GraphError
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, Open, known, of_sizes
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import Lacks, Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 
 ON_SIZES: Mapping[str, Callable[..., Dim]] = {
@@ -34,7 +34,7 @@ def read_size(walk: Walk, node: AtenNode) -> Read:
     if sizes is not None:
         return of_sizes(sizes[place])
     operands = [number for each in node.inputs for number in walk.flow.dims(each) or []]
-    return of_sizes(_computed(node, operands)) if node.op in ON_SIZES and len(operands) == len(node.inputs) else None
+    return of_sizes(_computed(node, operands)) if node.op in ON_SIZES and len(operands) == len(node.inputs) else Lacks()
 
 
 def whole_numbers(walk: Walk, node: AtenNode, name: str, source: Reference | None = None) -> list[int]:

@@ -12,7 +12,7 @@ from porter.filegraph.dims import Open, text
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import both_sides
 from porter.filegraph.products import along_channels
-from porter.filegraph.walk import Read
+from porter.filegraph.walk import Lacks, Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import sizes_of, whole_numbers
 from porter.graph import Conv, ConvTranspose
@@ -30,14 +30,15 @@ def read_convolution(walk: Walk, node: AtenNode) -> Read:
     bias = node.arguments.get("bias")
     vector = None if bias is None else walk.flow.weights(bias)
     if kernel is None:
-        return f"{node.op} with a kernel that is computed"
+        return Lacks(f"{node.op} with a kernel that is computed")
     if bias is not None and (vector is None or len(vector.shape) != 1):
-        return f"{node.op} with a bias that is computed"
+        return Lacks(f"{node.op} with a bias that is computed")
     if len(kernel.shape) == 3:
-        return _along_channels(walk, node) or _of_row(walk, node, kernel, vector)
+        found = _along_channels(walk, node)
+        return _of_row(walk, node, kernel, vector) if isinstance(found, Lacks) else found
     value = walk.value(source)
     if len(kernel.shape) != 4 or not (value.is_map or value.shape is None):
-        return f"{node.op} of {len(kernel.shape) - 2} axes"
+        return Lacks(f"{node.op} of {len(kernel.shape) - 2} axes")
     tensors = {"kernel": Stored(kernel.name, "OIHW"), **({"bias": Stored(vector.name)} if vector else {})}
     stride, dilation = (_pair(walk, node, key, 1) for key in ("stride", "dilation"))
     window, groups = Window((kernel.shape[2], kernel.shape[3]), stride, dilation), int(node.arguments.get("groups", 1))
@@ -60,21 +61,20 @@ def _along_channels(walk: Walk, node: AtenNode) -> Read:
     steps = [_pair(walk, node, name, default) for name, default in (("stride", 1), ("dilation", 1), ("groups", 1))]
     pads = node.arguments.get("padding")
     if steps != [(1, 1)] * 3 or node.arguments.get("bias") or node.arguments.get("transposed") or isinstance(pads, str):
-        return None
-    found = along_channels(walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0))
-    return None if isinstance(found, str) else found
+        return Lacks()
+    return along_channels(walk, node, node.arguments["input"], node.arguments["weight"], _pair(walk, node, "padding", 0))
 
 
 def _of_row(walk: Walk, node: AtenNode, kernel: Tensor, bias: Tensor | None) -> Read:
     """A convolution over one axis, as one over a map of one row."""
     value, padding = arrays.row(walk, node, node.arguments["input"]), node.arguments.get("padding")
     if value is None or node.arguments.get("transposed") or isinstance(padding, str):
-        return f"{node.op} of 1 axis that is transposed or has pads by a rule"
+        return Lacks(f"{node.op} of 1 axis that is transposed or has pads by a rule")
     stride, dilation, pad, groups = (_pair(walk, node, name, n)[0] for name, n in _STEPS)
     window = Window((1, kernel.shape[2]), (1, stride), (1, dilation))
     tensors = {"kernel": Stored(kernel.name, "OIW"), **({"bias": Stored(bias.name)} if bias else {})}
     op = Conv(kernel.shape[0], window, _explicit((0, 0, pad, pad)), groups)
-    return arrays.of_row(walk, walk.builder.conv(node.name, value, op, tensors))
+    return arrays.of_row(walk, walk.builder.conv(node.name, value, op, tensors)) or Lacks()
 
 
 def read_row_pool(walk: Walk, node: AtenNode) -> Read:
@@ -83,10 +83,10 @@ def read_row_pool(walk: Walk, node: AtenNode) -> Read:
     kernel = _pair(walk, node, "kernel_size", 1)[0]
     stride = _pair(walk, node, "stride", 1)[0] if node.arguments.get("stride") else kernel
     if value is None or any(whole_numbers(walk, node, "padding") if node.arguments.get("padding") else ()):
-        return f"{node.op} with pads"
+        return Lacks(f"{node.op} with pads")
     window = Window((1, kernel), (1, stride))
     convention = _explicit((0, 0, 0, 0), rounding=_rounding(node))
-    return arrays.of_row(walk, walk.builder.pool(node.name, value, "mean", window, convention))
+    return arrays.of_row(walk, walk.builder.pool(node.name, value, "mean", window, convention)) or Lacks()
 
 
 def read_max_pool(walk: Walk, node: AtenNode) -> Read:
@@ -116,7 +116,7 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
     function: Function = "max" if "max" in node.op else "mean"
     value = walk.value(node.arguments["self"])
     if value.shape is None or not value.is_map:
-        return None
+        return Lacks()
     stated = sizes_of(walk, node, "output_size")
     wanted = stated[0], stated[-1]
     if wanted == (1, 1):
@@ -124,14 +124,14 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
     kernel, stride = [], []
     for size, count in zip(value.shape[1:], wanted, strict=True):
         if size is None or isinstance(count, Open):
-            return f"{node.op} to {text(wanted)} of a map of any size: export the model for one size"
+            return Lacks(f"{node.op} to {text(wanted)} of a map of any size: export the model for one size")
         # at::native::start_index and end_index
         starts = [place * size // count for place in range(count if count <= size else 0)]
         extents = {-(-(place + 1) * size // count) - start for place, start in enumerate(starts)}
         steps = {after - before for before, after in pairwise(starts)}
         if len(extents) != 1 or len(steps) > 1:
             sizes = f"{value.shape[1]}x{value.shape[2]} to {text(wanted)}"
-            return f"{node.op} of {sizes}, whose windows are of different sizes"
+            return Lacks(f"{node.op} of {sizes}, whose windows are of different sizes")
         kernel.append(extents.pop())
         stride.append(steps.pop() if steps else 1)
     if kernel == stride == [1, 1]:
