@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import porter
+from porter.base.dtypes import FP32
 from porter.base.errors import DownloadError
 from porter.cli.study import study as printed
 from porter.data.classes import Classes
@@ -81,7 +82,7 @@ def padded_otherwise(opened: Opened, convention: Convention, cache: Path) -> int
         graph = with_convention(graph, path, convention)
     model = torch.ENGINE.build(make_plan(graph, (224, 224), torch.CAPABILITIES), opened.tensors, {}, "float32", "cpu")
     assert opened.facts.preprocess is not None
-    classifier = torch.ENGINE.classifier(model, opened.facts.preprocess, "cpu", "fp32")
+    classifier = torch.ENGINE.classifier(model, opened.facts.preprocess, "cpu", FP32)
     photos = open_photos(PHOTOS, classes=Classes(opened.facts.classes, opened.facts.label_map)).photos
     found = score(photos, opened.facts.preprocess, {"wrong": classifier}, Feed(workers=WORKERS, cache=cache))
     return int((found.models["wrong"].ranks == 0).sum())

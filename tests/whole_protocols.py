@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from porter.base.dtypes import FP32
 from porter.data.photos import Bytes, Photo
 from porter.data.pipeline import Feed, batches
 from porter.data.preprocess import Preprocess
@@ -168,7 +169,7 @@ class _Inputs(torch.nn.Module):
 def inputs_of_eval(files: Sequence[Path], protocol: Preprocess, workers: int = 0) -> Iterator[Values]:
     """The inputs 3 x rows x columns that `porter eval` gives a torch model, in the order of the files."""
     photos = [Photo(file.name, (0,), Bytes(file)) for file in files]
-    classifier: Callable[..., Any] = make_classifier(_Inputs(), protocol, "cpu", "fp32", None)
+    classifier: Callable[..., Any] = make_classifier(_Inputs(), protocol, "cpu", FP32, None)
     for batch in batches(photos, protocol, Feed(batch_size=16, workers=workers)):
         assert not batch.failed
         yield from classifier(batch.pixels)().reshape(len(batch.positions), 3, protocol.square, protocol.square)

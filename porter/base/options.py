@@ -40,10 +40,11 @@ class Option:
 
     def words(self, value: object) -> list[str]:
         """What is typed for a value: nothing for the default."""
-        if value is None or value is False or value in ("", (), [], {}, self.default):
+        if value is None or value in ("", (), [], {}, self.default):
             return []
-        if value is True:
-            return [str(self.flag)]
+        if isinstance(value, bool):
+            on, _, off = str(self.flag).partition("/")
+            return [each for each in [on if value else off] if each]
         if isinstance(value, Mapping):
             value = [f"{name}={written(setting)}" for name, setting in value.items()]
         values = list(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else [str(value)]
@@ -173,7 +174,12 @@ _SHARED = {
         _DEVICE,
         _option("tolerance", "X", "limit on relative L2 distance", float),
         _option("data", "PATH", "labelled photos: class folders, a tar, Parquet shards, ...", Path, REQUIRED),
-        _option("precision", "fp32|tf32|bf16", "of the port; the source runs in fp32", default="fp32"),
+        _option("precision", "fp32|tf32|bf16|fp16", "of the port; the source runs in fp32", default="fp32"),
+        _option("amp", "bf16|fp16", "torch's automatic mixed precision: another spelling of --precision"),
+        _switch("compiled", "compile a torch port by torch.compile", "--compile"),
+        _option("channels_last", None, "how maps lie in torch's memory", bool, True, "--channels-last/--channels-first"),
+        _switch("fast", "try the precisions, orders and torch.compile, take the fastest, and give fp32's figures beside it"),
+        _option("real_labels", "FILE", "ReaL's real.json: its figures beside those of the photos' own labels", Path),
         _option("crops", "1|10", "ten crops: the mean of their probabilities", int, 1),
         _option("batch_size", "N", "photos at a time; default: 16 on a CPU, 64 on a GPU", int),
         _option("workers", "N", "processes that decode; default: one per core", int),
@@ -227,7 +233,8 @@ PREDICT = _command("predict", "Print the five likeliest classes of photos.", "fo
 EVALUATE = _command(
     "eval",
     "Measure the top-1, top-5 and loss of ports on labelled photos. Ctrl-C stops and prints the figures so far.",
-    f"folders data source weights precision {_PHOTOS} expect_top1 tolerance predictions afresh results recipes",
+    "folders data source weights precision amp compiled channels_last fast "
+    f"{_PHOTOS} real_labels expect_top1 tolerance predictions afresh results recipes",
     _switch("source", "run the source in its own framework beside the port"),
     _option("tolerance", "T", "how near, in percentage points; default: 0.05", float),
 )

@@ -16,7 +16,8 @@ def evaluation(result: Evaluation) -> list[str]:
         f"{path} ({layout})",
         f"  protocol   {result.protocol}",
         f"  fed        {result.fed}",
-        f"  run        {result.precision} on {result.device}, {result.per_second:,.1f} images/s",
+        f"  run        {result.run} on {result.device}, {result.per_second:,.1f} images/s{_limit(result)}",
+        *(f"  tried      {line}" for line in _tried(result)),
         f"  images     {_images(result)}; {result.classes_present:,} classes present",
     ]
     if result.excluded:
@@ -55,7 +56,7 @@ def evaluations(results: Sequence[OfPort], asked: int) -> list[str]:
     if first.source is not None:
         beside = [each.evaluation.source for each in results]
         columns["as the source"] = ["" if each is None else f"{each.agreeing:,} of {each.compared:,}" for each in beside]
-    lines = [f"{path} ({layout})", f"  run        {first.precision} on {first.device}"]
+    lines = [f"{path} ({layout})", f"  run        {first.run} on {first.device}"]
     lines += [f"  protocol {number} {words}" for number, words in enumerate(protocols, start=1)]
     lines += [f"  {line}" for line in table(list(columns), list(zip(*columns.values(), strict=True)))]
     for each in results:
@@ -77,13 +78,28 @@ def _images(result: Evaluation) -> str:
 
 def _figures(result: Evaluation) -> list[str]:
     rows = [("port", *_row(result))]
-    if result.source is not None:
-        rows.append(("source", *_row(result.source.accuracy)))
+    theirs = None if result.source is None else result.source.accuracy
+    beside = {"in fp32": result.fp32, "source": theirs, "by ReaL": result.real}
+    rows += [(name, *_row(accuracy)) for name, accuracy in beside.items() if accuracy is not None]
     if result.published is not None:
         rows.append(("published", f"{result.published['top1']:.3f}", f"{result.published['top5']:.3f}", "", ""))
     places = [place for place, name in enumerate(("", *_COLUMNS)) if result.has_top5 or name != "top-5"]
     header, *lines = [[row[place] for place in places] for row in (("         ", *_COLUMNS), *rows)]
     return table(header, lines)
+
+
+def _limit(result: Evaluation) -> str:
+    """What a long run was limited by: the network, or what prepares the photos for it."""
+    if result.network is None or result.waited is None:
+        return ""
+    by = "preparing photos limits it" if result.waited > 0.5 else "the network limits it"
+    return (
+        f"; {by}: the network takes {result.network:,.0f} by itself, and waited for photos {100 * result.waited:.0f} % of the time"
+    )
+
+
+def _tried(result: Evaluation) -> list[str]:
+    return [f"{each.run.words}: {each.refused or f'{each.per_second:,.0f} images/s of made photos'}" for each in result.tried]
 
 
 def _row(accuracy: Accuracy) -> tuple[str, str, str, str]:

@@ -14,7 +14,8 @@ from porter.evaluation.results import Accuracy, Agreement, Differing
 from porter.evaluation.scoring import Scored
 from porter.verification.numbers import distance
 
-PORT, SOURCE = "port", "source"
+PORT, SOURCE, PLAIN = "port", "source", "fp32"
+"""The port, its source beside it, and the port in fp32 beside a faster run."""
 """The names of the two models in a pass."""
 
 PAIRED_PHOTOS = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -11,7 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from porter.base.dtypes import Precision
+from porter.base.dtypes import FP32, Precision, Run
 from porter.base.errors import FileError, UsageError
 from porter.data.classes import Classes
 from porter.data.layouts import open_photos
@@ -19,7 +20,7 @@ from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess, Rounding
 from porter.data.statements import fed, in_words
 from porter.evaluation import unfinished
-from porter.evaluation.comparison import PORT, SOURCE, agreement
+from porter.evaluation.comparison import PLAIN, PORT, SOURCE, agreement
 from porter.evaluation.details import write_details
 from porter.evaluation.distributed import Process, joined, this_process
 from porter.evaluation.intervals import wilson
@@ -30,6 +31,7 @@ from porter.evaluation.published import judge, notes_on_weights, obstacles, othe
 from porter.evaluation.results import Accuracy, Crops, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import AnyPath, expect_folder, path_of
+from porter.graph import tensor_shapes
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
 from porter.source.of_port import member_of, source_of
@@ -46,6 +48,10 @@ def evaluate(
     source: bool = False,
     weights: AnyPath | None = None,
     precision: str = "fp32",
+    amp: str | None = None,
+    compiled: bool = False,
+    channels_last: bool = True,
+    fast: bool = False,
     device: str = "cpu",
     crops: int = 1,
     batch_size: int | None = None,
@@ -56,6 +62,7 @@ def evaluate(
     labels: AnyPath | None = None,
     preprocess: AnyPath | Mapping[str, object] | None = None,
     class_names: AnyPath | None = None,
+    real_labels: AnyPath | None = None,
     expect_top1: float | None = None,
     tolerance: float | None = None,
     predictions: AnyPath | None = None,
@@ -73,7 +80,10 @@ def evaluate(
         data: class folders, the official validation tar, or Parquet or webdataset shards (porter.data.layouts).
         source: runs the source in its own framework beside the port, over the same batches, in float32 on the same device.
         weights: the file that the port was made from; None for the zoo's published one.
-        precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, or `bf16` (torch's autocast: batch norms stay in float32).
+        precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, `bf16` or `fp16` (torch's autocast: batch norms stay in float32).
+        amp: `bf16` or `fp16`, in place of `precision`.
+        compiled, channels_last: of torch ports (porter.frameworks.Run).
+        fast: takes the fastest way of running the port on this device (porter.evaluation.speed), and runs it in fp32 beside it.
         device: `cpu` or `cuda`.
         crops: 1, or 10: the mean of the crops' probabilities.
         batch_size: photos at a time; None for 16 on a CPU and 64 on a GPU.
@@ -83,6 +93,7 @@ def evaluate(
         split: `train`, `val` or `test` of a data set that has several; None for its validation set.
         labels: ReaL's real.json, ImageNet's development kit or a list of labels (docs/data.md), instead of the data set's own.
         preprocess, class_names: as `convert` takes them, in place of the port's own.
+        real_labels: ReaL's real.json, whose figures stand beside those of the photos' own labels.
         expect_top1: in per cent; `ok` says whether the port's is within `tolerance` (percentage points, 0.05 if None) of it.
         predictions: a CSV to write, with what the port saw in every photo (porter.evaluation.predictions).
         afresh: measures all photos, also where Ctrl-C ended an earlier run.
@@ -96,6 +107,10 @@ def evaluate(
         source=source,
         weights=weights,
         precision=precision,
+        amp=amp,
+        compiled=compiled,
+        channels_last=channels_last,
+        fast=fast,
         device=device,
         crops=crops,
         batch_size=batch_size,
@@ -106,6 +121,7 @@ def evaluate(
         labels=labels,
         preprocess=preprocess,
         class_names=class_names,
+        real_labels=real_labels,
         expect_top1=expect_top1,
         tolerance=tolerance,
         predictions=predictions,
@@ -122,6 +138,10 @@ def evaluate_several(
     source: bool = False,
     weights: AnyPath | None = None,
     precision: str = "fp32",
+    amp: str | None = None,
+    compiled: bool = False,
+    channels_last: bool = True,
+    fast: bool = False,
     device: str = "cpu",
     crops: int = 1,
     batch_size: int | None = None,
@@ -132,6 +152,7 @@ def evaluate_several(
     labels: AnyPath | None = None,
     preprocess: AnyPath | Mapping[str, object] | None = None,
     class_names: AnyPath | None = None,
+    real_labels: AnyPath | None = None,
     expect_top1: float | None = None,
     tolerance: float | None = None,
     predictions: AnyPath | None = None,
@@ -151,7 +172,7 @@ def evaluate_several(
     """
     options = Options(
         device,
-        one_of(precision, get_args(Precision), "--precision"),
+        Run(_precision(precision, amp), compiled, channels_last),
         one_of(crops, get_args(Crops), "--crops"),
         batch_size,
         workers,
@@ -161,16 +182,22 @@ def evaluate_several(
         path_of(labels),
         read_stated(preprocess, class_names),
         path_of(class_names),
+        fast,
     )
+    if fast and options.run != FP32:
+        raise UsageError("the fastest way is chosen, and another one is given", where="--fast", next="leave out one of both")
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
         raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")
     _expect_apart(folders, predictions)
     process = this_process()
+    if fast and process.world > 1:
+        advice = "run it in one process first, and give all of them what it takes"
+        raise UsageError("each of several processes would choose a way of its own", where="--fast", next=advice)
     with joined(process) as gather:
         entrants = [_entrant(folder, source, path_of(weights), path_of(recipes), options) for folder in folders]
         sets = {classes: _photos(Path(data), classes, options) for classes in dict.fromkeys(map(_classes, entrants))}
-        here = _passes(entrants, sets, options, process, afresh)
+        here = _passes(entrants, sets, options, process, afresh or fast)
         parts = gather(here.measured)
     kept = here.settle(all(_whole(part, len(entrants)) for part in parts))
     results = []
@@ -182,6 +209,9 @@ def evaluate_several(
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
         result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes)))
+        if real_labels is not None:
+            relabelled = _photos(Path(data), _classes(entrant), replace(options, labels=path_of(real_labels), limit=None))
+            result = replace(result, real=_relabelled(data_set, relabelled, measured.scored, entrant.port.record.background))
         if kept and not result.complete:
             at = int(measured.scored.reached.sum())
             result = _warned(result, f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew")
@@ -195,10 +225,22 @@ def evaluate_several(
                 write_predictions(Path(predictions), record, data_set.photos, measured.scored.models[PORT], result.failed)
         elif predictions is not None and not result.complete:
             result = _warned(result, f"{predictions} is not written: the run was interrupted")
-        results.append(OfPort(str(entrant.port.folder), record.name, record.framework, result))
+        results.append(OfPort(str(entrant.port.folder), record.name, record.framework, result, _parameters(entrant.port)))
     if not results:
         raise KeyboardInterrupt("before the first photos were scored, so there are no figures")
     return tuple(results)
+
+
+def _parameters(port: Port) -> int:
+    """How many numbers training changes: statistics of norms are none."""
+    tensors = tensor_shapes(port.graph).values()
+    return sum(math.prod(shape) for roles in tensors for role, shape in roles.items() if role not in ("mean", "variance"))
+
+
+def _precision(precision: str, amp: str | None) -> Precision:
+    if amp is not None and precision not in ("fp32", amp):
+        raise UsageError(f"{amp}, and --precision {precision}", where="--amp", next="give one of both")
+    return one_of(precision if amp is None else amp, get_args(Precision), "--precision" if amp is None else "--amp")
 
 
 def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> None:
@@ -330,7 +372,7 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
         preprocess=asdict(protocol),
         fed=fed(protocol, protocol.square, protocol.square),
         crops=options.crops,
-        precision=options.precision,
+        precision=measured.way.run.precision,
         device=options.device,
         source=beside,
         published=asdict(published) if published else None,
@@ -344,6 +386,11 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
         class_names=None if options.class_names is None else str(options.class_names),
         warnings=warnings,
         classes=record.classes,
+        run=measured.way.run.words,
+        tried=measured.way.tried,
+        fp32=_accuracy(scored, PLAIN, len(photos.failed)) if measured.way.tried else None,
+        waited=None if measured.way.network is None else scored.waited / scored.seconds,
+        network=measured.way.network,
     )
 
 
@@ -355,6 +402,14 @@ def _accuracy(scored: Scored, model: str, failed: int) -> Accuracy:
     finite = losses[~np.isnan(losses)]
     loss = float(finite.mean()) if len(finite) else None
     return Accuracy(images, 100 * right / images, 100 * among5 / images, wilson(right, images), loss=loss)
+
+
+def _relabelled(photos: PhotoSet, relabelled: PhotoSet, scored: Scored, background: bool) -> Accuracy | None:
+    """The port's accuracy with other labels of the same photos; None if no photo has one. Photos that have none are left out."""
+    labels = {photo.place: photo.labels for photo in relabelled.photos}
+    pairs = [(scored.models[PORT].top[at], labels[photo.place]) for at, photo in enumerate(photos.photos) if photo.place in labels]
+    right, among5 = (sum(bool({*top[:most] - background} & {*known}) for top, known in pairs) for most in (1, 5))
+    return Accuracy(len(pairs), 100 * right / len(pairs), 100 * among5 / len(pairs), wilson(right, len(pairs))) if pairs else None
 
 
 def _failed(photos: PhotoSet, scored: Scored) -> tuple[Failure, ...]:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from porter.base.dtypes import Array, Precision
+from porter.base.dtypes import FP32, Array, Run
 from porter.base.errors import UsageError
 from porter.data.photos import Photo
 from porter.data.pipeline import Feed
 from porter.data.preprocess import Preprocess
 from porter.evaluation import comparison, scoring
 from porter.evaluation.beside import source_classifier
-from porter.evaluation.comparison import PORT, SOURCE, Comparison
+from porter.evaluation.comparison import PLAIN, PORT, SOURCE, Comparison
 from porter.evaluation.distributed import Process
 from porter.evaluation.results import Crops
 from porter.evaluation.scoring import Logits, Scored, Watching, score
+from porter.evaluation.speed import AS_ASKED, LONG, Tried, Way, images_a_second, made_pixels, tried_runs
 from porter.frameworks import Classifier
 from porter.port import Facts, Port
 from porter.source.opened import Opened
@@ -53,13 +55,14 @@ class Options:
         labels: a file of labels, instead of the data set's own.
         stated: what the user says of the model's photos and classes.
         class_names: the file of the classes' names in it.
+        fast: take the fastest run instead of `run`, and run the port in fp32 beside it.
 
     Raises:
         UsageError: a number is too small.
     """
 
     device: str = "cpu"
-    precision: Precision = "fp32"
+    run: Run = FP32
     crops: Crops = 1
     batch_size: int | None = None
     workers: int | None = None
@@ -69,6 +72,7 @@ class Options:
     labels: Path | None = None
     stated: PhotoFacts = NOTHING
     class_names: Path | None = None
+    fast: bool = False
 
     def __post_init__(self) -> None:
         numbers = (("--batch-size", self.batch_size, 1), ("--workers", self.workers, 0), ("--limit", self.limit, 1))
@@ -76,11 +80,14 @@ class Options:
             if value is not None and value < least:
                 raise UsageError(f"at least {least}, got {value}", where=name)
 
+    @property
+    def photos_at_once(self) -> int:
+        return self.batch_size or BATCHES.get(self.device, LARGE_BATCH)
+
     def feed(self, crops: int, photos: int, process: Process) -> Feed:
         """How this process's part of so many photos is prepared."""
         workers = default_workers(photos, process) if self.workers is None else self.workers
-        batch_size = self.batch_size or BATCHES.get(self.device, LARGE_BATCH)
-        return Feed(crops, batch_size, workers, self.cache, (process.rank, process.world))
+        return Feed(crops, self.photos_at_once, workers, self.cache, (process.rank, process.world))
 
 
 def logits_of(facts: Facts) -> Logits:
@@ -108,6 +115,7 @@ class Measured:
         compared: source and port photo by photo; None if only the port ran.
         reference: the name of the model that computed the source's logits.
         earlier: the number of photos that a run scored which was ended.
+        way: how the port ran.
     """
 
     scored: Scored
@@ -115,6 +123,7 @@ class Measured:
     reference: str = ""
     warnings: tuple[str, ...] = ()
     earlier: int = 0
+    way: Way = AS_ASKED
 
 
 @dataclass(frozen=True)
@@ -153,12 +162,18 @@ def measure(
     seen: dict[int, Comparison] = {}
     beside: dict[int, tuple[str, tuple[str, ...]]] = {}
     logits: dict[str, Logits] = {}
+    tried: dict[int, tuple[Tried, ...]] = {}
+    runs: dict[int, Run] = {}
+    network: dict[int, float] = {}
     for place, entrant in enumerate(entrants):
         port, own, source = entrant.port, _named(PORT, place), _named(SOURCE, place)
-        # Weights as the port stores them, computed in float32 for every storage type.
-        model = port.build("float32", device)
-        models[own] = port.destination.ENGINE.classifier(model, entrant.protocol, device, options.precision)
-        logits |= dict.fromkeys((own, source), logits_of(port.record))
+        if options.fast:
+            made = made_pixels(entrant.protocol, options.crops, options.photos_at_once)
+            tried[place] = tried_runs(partial(classifier_of, entrant, device), made, device)
+            models[_named(PLAIN, place)] = classifier_of(entrant, device, FP32)
+        runs[place] = tried[place][0].run if options.fast else options.run
+        models[own] = classifier_of(entrant, device, runs[place])
+        logits |= dict.fromkeys((own, source, _named(PLAIN, place)), logits_of(port.record))
         if entrant.opened is not None:
             reference, models[source], warnings = source_classifier(port, entrant.opened, entrant.protocol, device)
             seen[place], beside[place] = Comparison(len(photos)), (reference, warnings)
@@ -170,9 +185,11 @@ def measure(
     def measured(scored: Scored) -> list[Measured]:
         results = []
         for place in range(len(entrants)):
-            roles = (PORT, SOURCE) if place in seen else (PORT,)
+            roles = [PORT, *[SOURCE] * (place in seen), *[PLAIN] * (place in tried)]
             own_scores = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
-            results.append(Measured(own_scores, seen.get(place), *beside.get(place, ())))
+            reference, warnings = beside.get(place, ("", ()))
+            way = Way(runs[place], tried.get(place, ()), network.get(place))
+            results.append(Measured(own_scores, seen.get(place), reference, warnings, way=way))
         return [_continued(*both) for both in zip(earlier, results, strict=True)] if earlier else results
 
     last = perf_counter()
@@ -185,14 +202,25 @@ def measure(
 
     done = int(earlier[0].scored.reached.sum()) if earlier else 0
     feed = replace(options.feed(options.crops, len(photos), process), done=done)
-    return measured(score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, so_far)))
+    scored = score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, so_far))
+    for place, entrant in enumerate(entrants):
+        if scored.complete and scored.seconds >= LONG:
+            made = made_pixels(entrant.protocol, options.crops, options.photos_at_once)
+            network[place] = images_a_second(models[_named(PORT, place)], made)
+    return measured(scored)
+
+
+def classifier_of(entrant: Entrant, device: str, run: Run) -> Classifier:
+    """A port as it runs over photos: its weights as it stores them, computed in float32 for every storage type."""
+    return entrant.port.destination.ENGINE.classifier(entrant.port.build("float32", device), entrant.protocol, device, run)
 
 
 def _continued(earlier: Measured, later: Measured) -> Measured:
     both = merged([later, earlier])
     seconds = earlier.scored.seconds + later.scored.seconds
-    scored = replace(both.scored, complete=later.scored.complete, seconds=seconds)
-    return replace(both, scored=scored, earlier=int(earlier.scored.reached.sum()))
+    waited = earlier.scored.waited + later.scored.waited
+    scored = replace(both.scored, complete=later.scored.complete, seconds=seconds, waited=waited)
+    return replace(both, scored=scored, earlier=int(earlier.scored.reached.sum()), way=later.way)
 
 
 def _named(role: str, place: int) -> str:
@@ -209,6 +237,7 @@ def merged(parts: Sequence[Measured]) -> Measured:
         parts[0].reference,
         parts[0].warnings,
         sum(part.earlier for part in parts),
+        parts[0].way,
     )
 
 

@@ -19,18 +19,20 @@ _HEAD = ("photo", "label", "rank", *(f"{what}{place}" for place in range(1, TOP 
 
 
 _RESULTS = ("port", "name", "framework", "protocol", "photos", "top1", "top5", "loss", "photos_per_second")
+_OF_TIMM = ("model", "img_size", "top1_err", "top5_err", "param_count", "crop_pct", "interpolation")
+"""Further columns of the tables that timm's validate.py writes; its top1 and top5 are those above. param_count is in millions."""
 
 
 def write_results(path: Path, results: Sequence[OfPort]) -> None:
     """Writes a CSV with a line for each port: accuracies in percent of all photos, the loss in nats, and the speed of its pass,
-    which several ports may have shared.
+    which several ports may have shared. timm's columns are there too.
 
     Raises:
         FileError: it cannot be written.
     """
     text = StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(_RESULTS)
+    table.writerow((*_RESULTS, *_OF_TIMM))
     for each in results:
         found = each.evaluation
         loss = "" if found.loss is None else found.loss
@@ -45,9 +47,20 @@ def write_results(path: Path, results: Sequence[OfPort]) -> None:
                 found.top5,
                 loss,
                 f"{found.per_second:.1f}",
+                *_of_timm(each),
             ]
         )
     write_whole(path, text.getvalue())
+
+
+def _of_timm(each: OfPort) -> tuple[object, ...]:
+    """timm's columns, rounded as timm rounds (validate.py, `validate`)."""
+    found, protocol = each.evaluation, each.evaluation.preprocess or {}
+    crop, size = protocol.get("crop"), protocol.get("size")
+    errors = (round(100 - found.top1, 4), round(100 - found.top5, 4))
+    part = round(crop / size, 4) if crop and size else 1.0
+    interpolation = str(protocol.get("interpolation", "")).rpartition("_")[2]
+    return each.name, crop or size, *errors, round(each.parameters / 1e6, 2), part, interpolation
 
 
 def write_predictions(path: Path, record: Record, photos: Sequence[Photo], scores: Scores, failed: Sequence[Failure]) -> None:

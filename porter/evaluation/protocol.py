@@ -22,7 +22,7 @@ def expect_protocol(port: Port) -> Preprocess:
         UsageError: the port gives no logits, takes no photos or has no protocol; the error has the line to type.
     """
     record = port.record
-    if port.graph.axes:
+    if record.input.layout in ("NC", "file"):
         next = "porter.load gives the model, which takes it"
         raise UsageError(f"this model takes {axes_text(port.graph.axes)}, no photos", where=str(port.folder), next=next)
     if record.output != "features":

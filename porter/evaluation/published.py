@@ -37,7 +37,7 @@ def obstacles(side: int, photos: PhotoSet, accuracy: Accuracy, options: Options,
         "labels other than the set's own": relabelled,
         f"{len(left_out)} left out: {'; '.join(f'{each.name}: {each.why}' for each in left_out[:1])}": bool(left_out),
         f"{options.crops} crops, published is one": options.crops != 1,
-        f"{options.precision}, published is float32": options.precision != "fp32",
+        f"{options.run.precision}, published is float32": options.run.precision != "fp32",
         f"fed {side}x{side}, published at {published.size}x{published.size}": side != published.size,
     }
     return [why for why, holds in reasons.items() if holds]

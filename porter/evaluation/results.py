@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from porter.base.dtypes import Precision
 from porter.data.photos import Failure
+from porter.evaluation.speed import Tried
 
 Crops = Literal[1, 10]
 NAMED = 100
@@ -92,6 +93,12 @@ class Evaluation(Judgement, Accuracy):
         class_names: the file of `--class-names`, which replaced the port's own.
         unnamed: for `failed`, `excluded` and `differing`, the number of photos that the list does not name.
         classes: of the port; None in records of older porters.
+        run: how the port ran, in words.
+        tried: the ways of running it that `run` was chosen from, the fastest first.
+        fp32: the accuracy of the port in fp32 over the same photos, beside a faster run.
+        real: the accuracy by ReaL's labels.
+        waited: the part of the time in which the network waited for photos.
+        network: images a second that the network takes by itself; None if the run was short.
     """
 
     photos: tuple[str, str]
@@ -117,6 +124,12 @@ class Evaluation(Judgement, Accuracy):
     warnings: tuple[str, ...] = ()
     unnamed: Mapping[str, int] = field(default_factory=dict)
     classes: int | None = None
+    run: str = ""
+    tried: tuple[Tried, ...] = ()
+    fp32: Accuracy | None = None
+    real: Accuracy | None = None
+    waited: float | None = None
+    network: float | None = None
 
     def record(self) -> dict[str, Any]:
         """As `porter eval --json` prints it."""
@@ -128,7 +141,7 @@ class Evaluation(Judgement, Accuracy):
     def line(self) -> dict[str, Any]:
         """As port.json lists all evaluations: what was measured, on what and when."""
         figures = ("images", "top1", "top5", "loss")
-        settings = ("photos", "split", "limit", "labels", "class_names", "protocol", "crops", "precision", "device")
+        settings = ("photos", "split", "limit", "labels", "class_names", "protocol", "crops", "precision", "run", "device")
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return {"date": now, **{name: getattr(self, name) for name in (*figures, *settings)}}
 
@@ -152,12 +165,19 @@ class Evaluation(Judgement, Accuracy):
 
 @dataclass(frozen=True)
 class OfPort:
-    """An evaluation of one of several ports: its folder, the name of what it is a port of, and its framework."""
+    """An evaluation of one of several ports.
+
+    Attributes:
+        port: its folder.
+        name: of what it is a port of.
+        parameters: how many numbers training changes.
+    """
 
     port: str
     name: str
     framework: str
     evaluation: Evaluation
+    parameters: int
 
     def record(self) -> dict[str, Any]:
         """As `porter eval PORT PORT --json` prints it."""

@@ -89,6 +89,7 @@ class Scored:
         failed: photos that could not be read, for every model.
         complete: False if Ctrl-C ended it; the other fields are then of the photos so far.
         seconds: wall clock, first photo to last.
+        waited: the seconds of these in which nothing could run, because the next photos were not prepared.
     """
 
     models: Mapping[str, Scores]
@@ -96,6 +97,7 @@ class Scored:
     failed: Mapping[int, Failure]
     complete: bool
     seconds: float
+    waited: float = 0.0
 
 
 def score(
@@ -135,7 +137,7 @@ def merged(parts: Sequence[Scored]) -> Scored:
         np.any([part.reached for part in parts], axis=0),
         {position: why for part in parts for position, why in part.failed.items()},
         all(part.complete for part in parts),
-        max(part.seconds for part in parts),
+        *max((part.seconds, part.waited) for part in parts),
     )
 
 
@@ -159,7 +161,7 @@ def _pass(stream: Iterator[Batch], models: Mapping[str, Classifier], tally: _Tal
 
     last = None
     try:
-        for batch in stream:
+        while (batch := tally.awaited(stream)) is not None:
             begun = _begin(models, batch)
             if last is not None:
                 count(*last)
@@ -185,10 +187,17 @@ class _Tally:
     """Collects scores by position."""
 
     def __init__(self, photos: Sequence[Photo], models: Mapping[str, Logits]) -> None:
-        self._photos, self._models, self._start = photos, models, perf_counter()
+        self._photos, self._models, self._start, self._waited = photos, models, perf_counter(), 0.0
         self._reached = np.zeros(len(photos), np.bool_)
         self._failed: dict[int, Failure] = {}
         self._scores = {name: unscored(len(photos)) for name in models}
+
+    def awaited(self, stream: Iterator[Batch]) -> Batch | None:
+        """The next batch, and how long it was waited for."""
+        start = perf_counter()
+        batch = next(stream, None)
+        self._waited += perf_counter() - start
+        return batch
 
     def add(self, batch: Batch, logits: Mapping[str, Array]) -> int:
         """Adds a batch; returns the number of photos that the first model recognises."""
@@ -221,7 +230,7 @@ class _Tally:
             for values in (scores.ranks, scores.centre, scores.top):
                 values[~self._reached] = -1
             scores.losses[~self._reached] = np.nan
-        return Scored(self._scores, self._reached, self._failed, complete, perf_counter() - self._start)
+        return Scored(self._scores, self._reached, self._failed, complete, perf_counter() - self._start, self._waited)
 
 
 def unscored(photos: int) -> Scores:

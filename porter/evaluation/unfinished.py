@@ -44,7 +44,7 @@ def place_of(entrants: Sequence[Entrant], photos: Sequence[Photo], options: Opti
         )
         for entrant in entrants
     ]
-    settings = (options.device, options.precision, options.crops, options.batch_size, process.rank, process.world)
+    settings = (options.device, asdict(options.run), options.fast, options.crops, options.batch_size, process.rank, process.world)
     listed = [(photo.name, photo.labels, identity(photo.place)) for photo in photos]
     text = json.dumps([_FORMAT, __version__, PIL.__version__, ports, settings, listed])
     return cache_dir() / "unfinished" / f"{sha256(text.encode()).hexdigest()}.json"
@@ -81,7 +81,7 @@ def _stored(measured: Measured) -> dict[str, Any]:
     at = np.flatnonzero(scored.reached)
     return {
         "at": at.tolist(),
-        "seconds": scored.seconds,
+        "seconds": [scored.seconds, scored.waited],
         "failed": _failures(scored.failed),
         "models": {
             name: {field: getattr(scores, field)[at].tolist() for field in _BY_PHOTO} | {"failed": _failures(scores.failed)}
@@ -101,7 +101,7 @@ def _restored(stored: dict[str, Any], photos: int) -> Measured:
     reached = np.zeros(photos, np.bool_)
     reached[at] = True
     models = {name: _scores(fields, at, photos) for name, fields in stored["models"].items()}
-    scored = Scored(models, reached, _failed(stored["failed"]), False, float(stored["seconds"]))
+    scored = Scored(models, reached, _failed(stored["failed"]), False, *map(float, stored["seconds"]))
     if stored["compared"] is None:
         return Measured(scored)
     seen = Comparison(photos)

@@ -12,7 +12,7 @@ from porter.base.errors import UsageError
 if TYPE_CHECKING:  # recipes name frameworks, and are loaded by commands that need no numpy
     from numpy.typing import NDArray
 
-    from porter.base.dtypes import Array, Dtype, Precision
+    from porter.base.dtypes import Array, Dtype, Precision, Run
     from porter.base.errors import PorterError
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
@@ -25,6 +25,20 @@ Tensors: TypeAlias = "Mapping[str, Mapping[str, Array]]"
 Classifier: TypeAlias = "Callable[[NDArray[Any]], Callable[[], Array]]"
 """Begins with pixels N x crops x H x W x RGB, as porter.data.pipeline gives them. Calling its result waits for the logits, float32,
 (N * crops) x classes. So a GPU gets the next photos before anybody waits for the logits of the last ones."""
+
+
+def expect_run(run: Run, framework: str, precisions: Sequence[Precision] = ("fp32",)) -> None:
+    """Expects a run that a framework other than torch has: one of its precisions, and nothing that only torch offers.
+
+    Raises:
+        UsageError: it is another one.
+    """
+    if run.precision not in precisions:
+        message = f"porter runs {framework} models in {' or '.join(precisions)}, not in {run.precision}"
+        raise UsageError(message, where="--precision", next="port to torch")
+    if not run.is_plain:
+        where = "--compile" if run.compiled else "--channels-first"
+        raise UsageError(f"only torch does so, not {framework}", where=where, next="port to torch, or leave it out")
 
 
 class Engine(Protocol):
@@ -57,7 +71,7 @@ class Engine(Protocol):
             batch: N×C×H×W; one image is enough.
         """
 
-    def classifier(self, model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+    def classifier(self, model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
         """A model as evaluations run it: pixels are scaled and normalised on `device`, bit for bit as porter.data does.
 
         Args:
@@ -67,7 +81,7 @@ class Engine(Protocol):
             tap: the layer that gives the logits; None if the model's output does.
 
         Raises:
-            UsageError: there is no such device, or this framework lacks the precision.
+            UsageError: there is no such device, or this framework has no such run.
         """
 
 

@@ -58,9 +58,15 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
         source=beside,
         weights=_weights(record) if beside else None,
         recipes=record.recipes,  # a recipe has the published figure, too
-        **({"precision": result.precision, "device": result.device, "crops": result.crops} if result else {}),
+        **(_how(result) if result else {}),
         **_photos(result, own_protocol(record)),
     )
+
+
+def _how(result: Evaluation) -> dict[str, object]:
+    words = result.run.split(", ")
+    run = {"compiled": "compiled" in words, "channels_last": "channels first" not in words}
+    return {"precision": result.precision, **run, "device": result.device, "crops": result.crops}
 
 
 def study(record: Record, folder: str, result: Study | None) -> str:

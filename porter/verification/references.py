@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array, Dtype, is_floating, storage_type
+from porter.base.dtypes import FP32, Array, Dtype, is_floating, storage_type
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit, own_checkpoint
@@ -94,7 +94,7 @@ class ZooReference:
         """Gives only the logits, those at `output`, in float32; no other values are fetched from the model."""
         model = self.implementation.build(self.variant, self.classes, size, self.checkpoint, "float32", self.options)
         shown = self.behind[0][0].inputs[0] if self.behind else output
-        whole = self.engine.classifier(model, protocol, device, "fp32", self.taps[shown])
+        whole = self.engine.classifier(model, protocol, device, FP32, self.taps[shown])
         if self.behind:
             return _then(whole, lambda features: _followed({shown: features}, self.behind)[output])
         return _without_first(whole) if output == self.without_background else whole
@@ -159,7 +159,7 @@ class FileGraphSource:
     def classifier(self, output: str, size: tuple[int, int], protocol: Preprocess, device: str) -> Classifier:
         """As `Reference.classifier`."""
         model = self.engine.build_file(self.checkpoint, "float32", size)
-        whole = self.engine.classifier(model, protocol, device, "fp32", self.fit.taps[output])
+        whole = self.engine.classifier(model, protocol, device, FP32, self.fit.taps[output])
         return _without_first(whole) if output == _dropped(self.fit) else whole
 
 
@@ -243,7 +243,7 @@ class OwnBuild:
         """As `Reference.classifier`."""
         plan = make_plan(self.graph, size, self.destination.CAPABILITIES)
         model = self.destination.ENGINE.build(plan, self.tensors, {}, "float32", device)
-        return self.destination.ENGINE.classifier(model, protocol, device, "fp32")
+        return self.destination.ENGINE.classifier(model, protocol, device, FP32)
 
 
 def rounded(checkpoint: Checkpoint, dtype: Dtype, held: Collection[str]) -> Checkpoint:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.dtypes import FP32, Run
 from porter.base.errors import MissingFramework, UsageError
 from porter.evaluation.beside import source_classifier
 from porter.filegraph.checkpoint import Checkpoint
@@ -38,10 +39,10 @@ class Stub:
         self.asked.append(arguments)
         return "reference"
 
-    def classifier(self, model: Any, protocol: Any, device: str, precision: str, tap: str | None = None) -> Any:
+    def classifier(self, model: Any, protocol: Any, device: str, how: Run, tap: str | None = None) -> Any:
         if self.without_gpu and device != "cpu":
             raise UsageError("it sees no GPU")
-        self.asked.append((model, device, precision, tap))
+        self.asked.append((model, device, how, tap))
         return lambda pixels: lambda: np.arange(5, dtype=np.float32)[np.newaxis]
 
 
@@ -87,7 +88,7 @@ def test_the_zoos_implementation_gives_only_its_logits_in_float32() -> None:
     name, run, warnings = beside(opened([reference(framework)]))
     assert (name, warnings) == ("torchvision", ()) and run(None)().tolist() == [[0, 1, 2, 3, 4]]
     assert framework.asked[0][2] == (6, 6) and framework.asked[0][4] == "float32"
-    assert framework.asked[1] == ("reference", "cuda:1", "fp32", "fc")
+    assert framework.asked[1] == ("reference", "cuda:1", FP32, "fc")
 
 
 def test_the_background_row_that_the_port_lost_is_left_out() -> None:
@@ -114,7 +115,7 @@ def test_a_source_whose_framework_sees_no_gpu_runs_on_the_cpu() -> None:
     framework = Stub(without_gpu=True)
     name, _, warnings = beside(opened([reference(framework)]))
     assert (name, warnings) == ("torchvision", ("the source ran on the CPU: it sees no GPU",))
-    assert framework.asked[-1] == ("reference", "cpu", "fp32", "fc")
+    assert framework.asked[-1] == ("reference", "cpu", FP32, "fc")
 
 
 def test_a_port_beside_itself_proves_nothing() -> None:

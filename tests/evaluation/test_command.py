@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 import porter
+from porter.base.dtypes import Run
 from porter.base.errors import UsageError
 from porter.cli.app import main
 from porter.cli.evaluation import evaluation, evaluations
 from porter.data.photos import Failure
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, OfPort
+from porter.evaluation.speed import Tried
 from tests.conftest import Cli
 
 FOUND = Evaluation(
@@ -32,6 +34,7 @@ FOUND = Evaluation(
     protocol="shorter side 256",
     crops=1,
     precision="fp32",
+    run="fp32",
     device="cpu",
     source=None,
     published={"top1": 71.878, "top5": 90.286, "size": 224, "source": "torchvision", "note": None},
@@ -43,6 +46,7 @@ FOUND = Evaluation(
     per_second=123.4,
     fed="224x224: resized to 256, cropped to 224",
 )
+SQUASHED = {"resize": "squash", "size": 256, "crop": 224, "interpolation": "pil_bicubic"}
 BESIDE = Agreement(
     reference="torchvision",
     accuracy=Accuracy(500, 83.0, 96.8, (79.46, 86.03)),
@@ -67,7 +71,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
             asked.update(options)
             if isinstance(found, BaseException):
                 raise found
-            return tuple(OfPort(str(folder), "lenet", "torch", found) for folder in folders)
+            return tuple(OfPort(str(folder), "lenet", "torch", found, 61_706) for folder in folders)
 
         monkeypatch.setattr(porter, "evaluate_several", evaluated)
         monkeypatch.setattr(sys, "argv", ["porter", "eval", "port", "--data", "val", *arguments])
@@ -125,12 +129,13 @@ def test_json_is_one_object(ended: Ended) -> None:
 
 def test_several_ports_are_one_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     found = (
-        OfPort("one", "lenet", "torch", replace(FOUND, failed=(), expected=(82.0, 1.0))),
+        OfPort("one", "lenet", "torch", replace(FOUND, failed=(), expected=(82.0, 1.0)), 61_706),
         OfPort(
             "two",
             "vgg16",
             "onnx",
-            replace(FOUND, failed=(), protocol="squashed", loss=None, expected=(80.0, 1.0), ok=False),
+            replace(FOUND, failed=(), protocol="squashed", loss=None, expected=(80.0, 1.0), ok=False, preprocess=SQUASHED),
+            138_357_544,
         ),
     )
     monkeypatch.setattr(porter, "evaluate_several", lambda folders, data, **_: found)
@@ -153,7 +158,8 @@ def test_several_ports_are_one_table(monkeypatch: pytest.MonkeyPatch, capsys: py
         "  two   vgg16  onnx       2         500     82.800  96.600          79.25 to 85.85  123.4     not comparable",
         "  expected   two: top-1 80 within 1: MISSED",
     ]
-    assert (tmp_path / "figures.csv").read_text().splitlines()[2] == "two,vgg16,onnx,squashed,500,82.8,96.6,,123.4"
+    line = (tmp_path / "figures.csv").read_text().splitlines()[2]
+    assert line == "two,vgg16,onnx,squashed,500,82.8,96.6,,123.4,vgg16,224,17.2,3.4,138.36,0.875,bicubic"
     assert [each["port"] for each in json.loads(run("--json")[1])["ports"]] == ["one", "two"]
     monkeypatch.setattr(porter, "evaluate_several", lambda folders, data, **_: found[:1])  # Ctrl-C in the second pass
     status, out = run()
@@ -201,6 +207,21 @@ def test_among_five_classes_there_is_no_top_5() -> None:
     lines = evaluation(replace(FOUND, classes=5))
     assert not any("top-5" in line or "96.6" in line for line in lines)
     assert any(line.split() == ["port", "82.800", "0.7123", "79.25", "to", "85.85"] for line in lines)
-    few = OfPort("p", "mine", "tf", replace(FOUND, classes=2))
+    few = OfPort("p", "mine", "tf", replace(FOUND, classes=2), 61_706)
     tables = [" ".join(evaluations(ports, len(ports))) for ports in ([few], [few, replace(few, evaluation=FOUND)])]
     assert "top-5" not in tables[0] and "top-5" in tables[1]
+
+
+def test_a_long_run_says_what_limited_it_and_a_fast_one_what_it_was_chosen_from(ended: Ended) -> None:
+    tried = (Tried(Run("bf16"), 2000.0), Tried(Run(), 900.0), Tried(Run("fp16"), 0.0, "its logits are not finite"))
+    long = {"run": "bf16", "network": 2000.0, "waited": 0.93, "tried": tried, "fp32": Accuracy(500, 82.6, 96.4, (79.0, 85.7))}
+    status, out, _ = ended(replace(FOUND, real=Accuracy(490, 90.0, 99.0, (87.0, 92.4)), **long))
+    assert status == 0 and out.splitlines()[3:7] == [
+        "  run        bf16 on cpu, 123.4 images/s; preparing photos limits it: the network takes 2,000 by itself, "
+        "and waited for photos 93 % of the time",
+        "  tried      bf16: 2,000 images/s of made photos",
+        "  tried      fp32: 900 images/s of made photos",
+        "  tried      fp16: its logits are not finite",
+    ]
+    assert "  in fp32    82.600" in out and "  by ReaL    90.000" in out
+    assert "the network limits it" in ended(replace(FOUND, network=130.0, waited=0.1))[1]

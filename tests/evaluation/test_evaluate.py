@@ -21,9 +21,10 @@ import porter
 from porter.base.errors import FileError, UsageError
 from porter.data.labels import imagenet_classes
 from porter.data.pipeline import making
-from porter.evaluation import details, measuring, scoring
+from porter.evaluation import details, evaluate as evaluate_module, measuring, scoring, speed
+from porter.evaluation.distributed import Process
 from porter.evaluation.predictions import write_results
-from porter.evaluation.results import NAMED, Evaluation
+from porter.evaluation.results import NAMED, Accuracy, Evaluation
 from porter.files import new_folder
 from porter.port import RECORD, read_port, update_record
 from tests.conftest import WeightsMaker
@@ -219,7 +220,9 @@ def test_labels_of_another_file_stand_in_the_record(mine: Made, tmp_path: Path) 
     ("options", "words"),
     [
         ({"crops": 5}, "none of 1, 10"),
-        ({"precision": "fp16"}, "none of fp32, tf32, bf16"),
+        ({"precision": "fp8"}, "none of fp32, tf32, bf16, fp16"),
+        ({"precision": "tf32", "amp": "bf16"}, "--amp"),
+        ({"fast": True, "amp": "bf16"}, "leave out one"),
         ({"batch_size": 0}, "at least 1"),
         ({"workers": -1}, "at least 0"),
         ({"limit": 0}, "at least 1"),
@@ -234,6 +237,38 @@ def test_labels_of_another_file_stand_in_the_record(mine: Made, tmp_path: Path) 
 def test_bad_options(made: Made, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         run(made, **options)
+
+
+def test_a_fast_run_stands_beside_fp32(mine: Made, measured: tuple[Path, Evaluation], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "_MEASURED", 0.01)
+    monkeypatch.setattr(torch, "compile", lambda model, dynamic: model)
+    found, plain = run(mine, fast=True), measured[1]
+    assert found.fp32 == Accuracy(plain.images, plain.top1, plain.top5, plain.ci95, loss=pytest.approx(plain.loss, rel=1e-6))
+    assert found.run == found.tried[0].run.words and len(found.tried) == 5 and not any(each.refused for each in found.tried)
+    record = read_port(mine.port).record.evaluation
+    assert record is not None and record["tried"][0]["per_second"] == found.tried[0].per_second
+    monkeypatch.setattr(evaluate_module, "this_process", lambda: Process(0, 2))
+    with pytest.raises(UsageError, match="each of several processes"):
+        run(mine, fast=True)
+
+
+def test_reals_labels_stand_beside_the_photos_own(mine: Made, tmp_path: Path) -> None:
+    (tmp_path / "val").mkdir()
+    photos = sorted(mine.photos.glob("*/*.png"))[:3]
+    best = [porter.predict(mine.port, [photo])[0].top5[0].index for photo in photos]
+    wnids = [entry.wnid for entry in imagenet_classes()]
+    for number, photo in enumerate(photos, start=1):
+        folder = tmp_path / "val" / photo.parent.name
+        folder.mkdir(exist_ok=True)
+        shutil.copy(photo, folder / val(number))
+    labels = real(tmp_path / "real.json")
+    lists = json.loads(labels.read_text())
+    lists[:3] = [[best[0], 7], [(best[1] + 1) % 1000], []]
+    labels.write_text(json.dumps(lists))
+    found = run(Made(mine.port, mine.weights, tmp_path / "val"), real_labels=labels)
+    own = [wnids.index(photo.parent.name) for photo in photos]
+    assert found.images == 3 and found.top1 == pytest.approx(100 * sum(map(int.__eq__, own, best)) / 3)
+    assert found.real is not None and (found.real.images, found.real.top1) == (2, 50.0)
 
 
 def test_control_c_leaves_the_record_as_it_is(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:

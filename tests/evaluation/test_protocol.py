@@ -22,9 +22,8 @@ SQUASHED = Preprocess("squash", 299, "tf1_bilinear", central_fraction=0.875, div
 def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = None, **fields: Any) -> Any:
     own: dict[str, Any] = {"variant": "resnet50v2", "zoo": "slim", "framework": "torch", "output": "logits", "preprocess": protocol}
     own |= {"classes": 1000, "background": False}
-    taken = SimpleNamespace(size=size, native_size=(96, 96), channels=fields.pop("channels", 3))
-    record = SimpleNamespace(**{**own, "input": taken, **fields})
-    return SimpleNamespace(folder=Path("port"), record=record, graph=SimpleNamespace(axes=()))
+    taken = SimpleNamespace(layout="NCHW", size=size, native_size=(96, 96), channels=fields.pop("channels", 3))
+    return SimpleNamespace(folder=Path("port"), record=SimpleNamespace(**{**own, "input": taken, **fields}))
 
 
 def test_a_port_is_fed_what_its_protocol_gives_in_proportion_to_its_size() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from porter.base.dtypes import Run
 from porter.data.photos import Bytes, Failure, Photo, PhotoSet
 from porter.evaluation.intervals import wilson
 from porter.evaluation.measuring import Options
@@ -68,7 +69,7 @@ def test_an_obstacle_makes_it_not_comparable_and_gives_the_interval() -> None:
 
 
 def against(**changed: Any) -> list[str]:
-    options = Options(crops=changed.pop("crops", 1), precision=changed.pop("precision", "fp32"))
+    options = Options(crops=changed.pop("crops", 1), run=Run(changed.pop("precision", "fp32")))
     of = accuracy(71, changed.pop("images", 50_000))
     given: dict[str, Any] = {"side": 224, "photos": photos(), "complete": True, **changed}
     return obstacles(**given, published=PUBLISHED, options=options, accuracy=of)

@@ -102,7 +102,7 @@ class Bench:
                 seen[name].add(positions, values)
 
         models = {
-            trial.name: self.destination.ENGINE.classifier(self._model(trial), self.protocol, options.device, options.precision)
+            trial.name: self.destination.ENGINE.classifier(self._model(trial), self.protocol, options.device, options.run)
             for trial in trials
         }
         feed = options.feed(10 if options.crops == 10 else 2, len(photos), Process())

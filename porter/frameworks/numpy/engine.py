@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, Precision, is_floating
+from porter.base.dtypes import FP32, Array, Dtype, Run, is_floating
 from porter.base.errors import MissingFramework, UsageError, first_line
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
@@ -108,13 +108,13 @@ def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
     """None: nothing else runs these files."""
 
 
-def classifier(model: NumpyModel, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+def classifier(model: NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
     """See porter.frameworks.Engine.classifier. It runs on the CPU.
 
     Raises:
-        UsageError: the device or the precision is another one, or no tap is given.
+        UsageError: the device or the run is another one, or no tap is given.
     """
-    if device != "cpu" or precision != "fp32" or tap is None:
+    if device != "cpu" or how != FP32 or tap is None:
         raise UsageError(
             "porter's own engine gives named values in fp32 on the CPU", where="--source", next="leave out --precision"
         )

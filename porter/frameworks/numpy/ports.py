@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from porter.base.dtypes import Array, Dtype, Precision
+from porter.base.dtypes import Array, Dtype, Run
 from porter.base.errors import CheckFailed, MissingFramework, UsageError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.kernels.program import Program
-from porter.frameworks import Classifier
+from porter.frameworks import Classifier, expect_run
 from porter.frameworks.images import as_maps, as_taken, classifier_of, expect_fit
 from porter.frameworks.numpy import engine
 from porter.frameworks.numpy.engine import NumpyModel
@@ -88,17 +88,14 @@ def twin(model: PortModel, plan: Plan) -> None:
     """None: a net is written anew for each plan."""
 
 
-def classifier(
-    model: PortModel | NumpyModel, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None
-) -> Classifier:
+def classifier(model: PortModel | NumpyModel, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
     """See porter.frameworks.Engine.classifier. It runs on the CPU.
 
     Raises:
-        UsageError: the device or the precision is another one.
+        UsageError: the device or the run is another one.
     """
     if isinstance(model, NumpyModel):
-        return engine.classifier(model, protocol, device, precision, tap)
-    if precision != "fp32":
-        raise UsageError("porter's own engine runs models in fp32", where="--precision", next="leave it out")
+        return engine.classifier(model, protocol, device, how, tap)
+    expect_run(how, "Caffe and MXNet")
     output = model.plan.graph.output
     return classifier_of(lambda images: run(model, images, [output])[output], protocol)

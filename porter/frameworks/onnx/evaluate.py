@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from porter.base.dtypes import Array, Precision
+from porter.base.dtypes import Array, Run
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
-from porter.frameworks import Classifier
+from porter.frameworks import Classifier, expect_run
 from porter.frameworks.images import classifier_of
 from porter.frameworks.onnx.file_reference import OnnxRunner
 from porter.frameworks.onnx.running import OnnxModel
 
 
-def classifier(
-    model: OnnxModel | OnnxRunner, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None
-) -> Classifier:
+def classifier(model: OnnxModel | OnnxRunner, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
     """See porter.frameworks.Engine.classifier. ONNX models run on the CPU.
 
     Raises:
-        UsageError: the precision is another than fp32, or a file's own graph is given no tap.
+        UsageError: it is another run than one in fp32, or a file's own graph is given no tap.
     """
-    if precision != "fp32":
-        raise UsageError("porter runs ONNX models in fp32", where="--precision", next="leave it out")
+    expect_run(how, "ONNX")
     if isinstance(model, OnnxRunner) and tap is None:
         raise UsageError("a file's own graph gives only values that are named")
 

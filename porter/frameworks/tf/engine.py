@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype, Precision
+    from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
     from porter.frameworks import Classifier, Tensors
@@ -49,11 +49,11 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
     return run_reference(model, batch, taps)
 
 
-def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
     """A model as evaluations run it; see porter.frameworks.tf.evaluate."""
     from porter.frameworks.tf.evaluate import classifier
 
-    return classifier(model, protocol, device, precision, tap)
+    return classifier(model, protocol, device, how, tap)
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:

@@ -8,34 +8,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from porter.base.dtypes import Array, Precision
+from porter.base.dtypes import Array, Run
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks import Classifier
+from porter.frameworks import Classifier, expect_run
 from porter.frameworks.images import classifier_of
 from porter.frameworks.tf.frozen.run import GraphRunner
 from porter.frameworks.tf.run import tap_value, tf32
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
 
 
-def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
     """See porter.frameworks.Engine.classifier. Frozen graphs and TF-slim's networks always run on the CPU.
 
     Raises:
-        UsageError: there is no such device, or the precision is bf16, in which porter runs no TensorFlow model.
+        UsageError: there is no such device, or TensorFlow has no such run.
     """
-    if precision == "bf16":
-        raise UsageError("porter runs TensorFlow models in fp32 or tf32, not in bf16", where="--precision", next="port to torch")
+    expect_run(how, "TensorFlow", ("fp32", "tf32"))
     name = tensorflow_device(device)
     if isinstance(model, GraphRunner):
         if tap is None:
             raise UsageError("a frozen graph gives only values that are named")
         return classifier_of(lambda images: model(images, (tap,))[tap], protocol)
-    return _of_keras(model, protocol, name, precision, tap)
+    return _of_keras(model, protocol, name, how.precision == "tf32", tap)
 
 
-def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None) -> Classifier:
+def _of_keras(model: Any, protocol: Preprocess, device: str, reduced: bool, tap: str | None) -> Classifier:
     tensorflow = import_tensorflow()
     cut = import_keras().Model(model.inputs, model.outputs[0] if tap is None else tap_value(model, tap))
     compiled: dict[tuple[int, ...], Any] = {}
@@ -51,7 +50,7 @@ def _of_keras(model: Any, protocol: Preprocess, device: str, precision: Precisio
         images = pixels.reshape(-1, *pixels.shape[2:])
         # As inputs, because TensorFlow may replace a division by a constant by a product with its rounded reciprocal.
         scaling = [np.asarray(value, np.float32) for value in (protocol.divide, protocol.mean, protocol.std)]
-        with tensorflow.device(device), tf32(tensorflow, precision == "tf32"):
+        with tensorflow.device(device), tf32(tensorflow, reduced):
             given = [tensorflow.constant(value) for value in (images, *scaling)]
             size = images.shape[1:]
             if size not in compiled:

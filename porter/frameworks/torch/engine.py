@@ -9,7 +9,7 @@ from porter.base.package import expect_installed, install
 from porter.formats.triton import load_triton
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
-    from porter.base.dtypes import Array, Dtype, Precision
+    from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
     from porter.filegraph.checkpoint import Checkpoint
     from porter.frameworks import Classifier
@@ -63,11 +63,11 @@ def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str
     return run_stock(model, batch, taps)
 
 
-def classifier(model: Any, protocol: Preprocess, device: str, precision: Precision, tap: str | None = None) -> Classifier:
+def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
     """A module as evaluations run it; see porter.frameworks.torch.evaluate."""
     from porter.frameworks.torch.evaluate import make_classifier
 
-    return make_classifier(model, protocol, device, precision, tap)
+    return make_classifier(model, protocol, device, how, tap)
 
 
 def disagreement(checkpoint: Checkpoint, batch: Array) -> None:

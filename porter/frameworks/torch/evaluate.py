@@ -12,41 +12,43 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from porter.base.dtypes import Array, Precision
-from porter.base.errors import UsageError
+from porter.base.dtypes import Array, Run
+from porter.base.errors import UsageError, first_line
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 from porter.frameworks.torch.graph_module import no_device
 from porter.frameworks.torch.memory import keep_freed
 from porter.frameworks.torch.running import tf32
 
+_HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
-def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precision: Precision, tap: str | None) -> Classifier:
-    """See porter.frameworks.Engine.classifier. The model goes to `device` with its channels last.
 
-    bf16 means autocast: convolutions and products run in bfloat16, batch norms in float32, and the weights stay float32. Published
-    mixed-precision figures are measured with it. Photos for which a GPU has no memory run by halves.
+def make_classifier(model: nn.Module, protocol: Preprocess, device: str, how: Run, tap: str | None) -> Classifier:
+    """See porter.frameworks.Engine.classifier. Photos for which a GPU has no memory run by halves.
 
     Raises:
-        UsageError: no such device.
+        UsageError: no such device, or torch cannot compile the model there.
     """
     try:
         target = torch.device(device)
-        model.to(target, memory_format=torch.channels_last).eval()  # type: ignore[call-overload]
+        order = torch.channels_last if how.channels_last else torch.contiguous_format
+        model.to(target, memory_format=order).eval()  # type: ignore[call-overload]
     except (RuntimeError, AssertionError) as error:
         raise no_device(device, error) from None
     # On the device, because CUDA replaces a division by a host's number by a product with its rounded reciprocal.
     divide, mean, std = (torch.tensor(value, dtype=torch.float32, device=target) for value in _scaling(protocol))
-    reduced: Any = torch.autocast(target.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+    reduced: Any = torch.autocast(target.type, _HALVES[how.precision]) if how.precision in _HALVES else nullcontext()
+    called, uncompiled = _compiled(model) if how.compiled else (model, ())
 
     def normalised(pixels: torch.Tensor) -> torch.Tensor:
         """N x crops x H x W x RGB as the model's input (N * crops) x 3 x H x W, its channels last in memory."""
         images = pixels.flatten(0, 1)
         values = images.float() if protocol.resampling.divides_first else images.float() / divide
         ordered = values if protocol.channels == "rgb" else values.flip(-1)
-        return ((ordered - mean) / std).permute(0, 3, 1, 2)
+        found = ((ordered - mean) / std).permute(0, 3, 1, 2)
+        return found if how.channels_last else found.contiguous()
 
-    most = sys.maxsize
+    most, full = sys.maxsize, 0
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         nonlocal most
@@ -63,18 +65,34 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, precisi
                 return lambda: np.concatenate([part() for part in logits])
 
     def whole(pixels: NDArray[Any]) -> Callable[[], Array]:
+        nonlocal full
+        images_of, full = len(pixels) * pixels.shape[1], min(max(full, len(pixels)), most)
+        if how.compiled and len(pixels) < full:  # for another number of photos, torch would compile anew
+            pixels = np.concatenate([pixels, *[pixels[-1:]] * (full - len(pixels))])
         given = torch.from_numpy(pixels)
         if target.type == "cuda":
             given = given.pin_memory().to(target, non_blocking=True)
-        with torch.inference_mode(), tf32(precision == "tf32"):
+        with torch.inference_mode(), tf32(how.precision == "tf32"):
             images = normalised(given)
-            with reduced:
-                logits = _value(model, images, tap)
-            return _fetched(logits.flatten(1).float())
+            try:
+                with reduced:
+                    logits = _value(called, images, tap)
+            except uncompiled as error:
+                message = f"torch cannot compile this model here: {first_line(error)}"
+                raise UsageError(message, where="--compile", next="leave it out") from None
+            return _fetched(logits[:images_of].flatten(1).float())
 
     if target.type == "cpu":
         keep_freed(classify)
     return classify
+
+
+def _compiled(model: nn.Module) -> tuple[Any, tuple[type[Exception], ...]]:
+    """The model as torch compiles it at its first call, and what that call may raise."""
+    from torch._dynamo.exc import TorchDynamoException  # importing it takes a second
+    from torch._inductor.exc import InductorError
+
+    return torch.compile(model, dynamic=False), (TorchDynamoException, InductorError)
 
 
 def _fetched(logits: torch.Tensor) -> Callable[[], Array]:
@@ -97,7 +115,7 @@ def _scaling(protocol: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...]
     return (protocol.divide,), protocol.mean, protocol.std
 
 
-def _value(model: nn.Module, images: torch.Tensor, tap: str | None) -> torch.Tensor:
+def _value(model: Any, images: torch.Tensor, tap: str | None) -> torch.Tensor:
     if tap is None:
         output: torch.Tensor = model(images)
         return output

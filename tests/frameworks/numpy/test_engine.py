@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.dtypes import FP32, Run
 from porter.base.errors import MissingFramework, UsageError
 from porter.filegraph.kernels.program import Program, Step
 from porter.formats.recognition import FORMATS
@@ -60,12 +61,12 @@ def test_what_it_cannot_run_is_told_with_its_place() -> None:
         model()(BATCH, ("failed",))
     for device, precision, tap in (("cuda", "fp32", "sum"), ("cpu", "bf16", "sum"), ("cpu", "fp32", None)):
         with pytest.raises(UsageError, match="fp32 on the CPU"):
-            engine.classifier(model(), PROTOCOLS[0], device, precision, tap)  # type: ignore[arg-type]
+            engine.classifier(model(), PROTOCOLS[0], device, Run(precision), tap)  # type: ignore[arg-type]
 
 
 def test_photos() -> None:
     pixels = pixels_of(PROTOCOLS[0])
-    found = engine.classifier(model("float32"), PROTOCOLS[0], "cpu", "fp32", "first")(pixels)()
+    found = engine.classifier(model("float32"), PROTOCOLS[0], "cpu", FP32, "first")(pixels)()
     assert found.shape[0] == pixels.shape[0] * pixels.shape[1] and found.dtype == np.float32
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.dtypes import FP32, Run
 from porter.base.errors import CheckFailed, UsageError
 from porter.filegraph.kernels.program import Program, Step
 from porter.frameworks.numpy.ports import PortModel, classifier, port_model, run, twin
@@ -37,7 +38,7 @@ def test_values_by_the_paths_of_the_graph() -> None:
 def test_photos() -> None:
     pixels = pixels_of(PROTOCOLS[0])
     model = port_model(Plan(GRAPH, {}, None), PROGRAM, {"least": np.zeros(1)}, {"most": "a", "share": "b"}, "float32", "cpu")
-    assert classifier(model, PROTOCOLS[0], "cpu", "fp32")(pixels)().shape == (pixels.shape[0] * pixels.shape[1], 3)
+    assert classifier(model, PROTOCOLS[0], "cpu", FP32)(pixels)().shape == (pixels.shape[0] * pixels.shape[1], 3)
 
 
 def test_a_net_that_does_not_run_is_a_mistake_of_its_writer() -> None:
@@ -52,7 +53,7 @@ def test_what_it_does_not_take() -> None:
         (lambda: made("float16"), "in float32 and float64, not in float16"),
         (lambda: made()(BATCH[:, :, :3]), "takes a batch of 3x4x5"),
         (lambda: run(made(), BATCH, ["least"]), "has no such node"),
-        (lambda: classifier(made(), PROTOCOLS[0], "cpu", "tf32"), "in fp32"),
+        (lambda: classifier(made(), PROTOCOLS[0], "cpu", Run("tf32")), "in fp32"),
     ):
         with pytest.raises(UsageError, match=said):
             refused()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from porter.base.dtypes import FP32, Run
 from porter.base.errors import MissingFramework, UsageError
 from porter.data.pipeline import normalise
 from porter.formats.reading import read_checkpoint
@@ -38,7 +39,7 @@ def test_pixels_are_scaled_as_porter_data_does(tmp_path: Path, make: Any, crops:
     model, tap = make(tmp_path)
     for protocol in PROTOCOLS:
         pixels = pixels_of(protocol, photos=3, crops=crops)
-        got = framework.ENGINE.classifier(model, protocol, "cpu", "fp32", tap)(pixels)()
+        got = framework.ENGINE.classifier(model, protocol, "cpu", FP32, tap)(pixels)()
         assert got.dtype == np.float32 and np.array_equal(got, normalise(pixels, protocol).reshape(3 * crops, -1))
 
 
@@ -56,6 +57,6 @@ def test_what_onnxruntime_cannot_run_is_one_error_and_not_printed(capsys: pytest
 def test_what_onnx_models_do_not_run_in_is_refused(tmp_path: Path) -> None:
     (ours, _), (theirs, _) = port(tmp_path), file(tmp_path)
     with pytest.raises(UsageError, match="in fp32"):
-        framework.ENGINE.classifier(ours, PROTOCOLS[0], "cpu", "bf16")
+        framework.ENGINE.classifier(ours, PROTOCOLS[0], "cpu", Run("bf16"))
     with pytest.raises(UsageError, match="only values that are named"):
-        framework.ENGINE.classifier(theirs, PROTOCOLS[0], "cpu", "fp32")
+        framework.ENGINE.classifier(theirs, PROTOCOLS[0], "cpu", FP32)

@@ -1,0 +1,109 @@
+"""How fast a model runs by itself, over made photos, and which way of running it is the fastest on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from porter.base.dtypes import FP32, Precision, Run
+from porter.base.errors import UsageError
+from porter.data.preprocess import Preprocess
+from porter.frameworks import Classifier
+
+LONG = 10.0
+"""Seconds. Of a shorter pass, its start is most."""
+_MEASURED = 1.0
+"""Seconds for which a model runs."""
+_PRECISIONS: dict[str, tuple[Precision, ...]] = {"cpu": ("fp32", "bf16")}
+_OF_A_GPU: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A way of running a model.
+
+    Attributes:
+        per_second: images.
+        refused: why the model does not run so, or may not; None if it does.
+    """
+
+    run: Run
+    per_second: float
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a port ran over photos.
+
+    Attributes:
+        tried: the runs that this one was chosen from, the fastest first; none if it was asked for.
+        network: images a second of the port by itself; None if the pass was too short to measure it.
+    """
+
+    run: Run = FP32
+    tried: tuple[Tried, ...] = ()
+    network: float | None = None
+
+
+AS_ASKED = Way()
+
+
+def made_pixels(protocol: Preprocess, crops: int, photos: int) -> NDArray[Any]:
+    """A batch of noise as porter.data.pipeline gives photos: N x crops x H x W x RGB."""
+    noise = np.random.default_rng(0).integers(0, 256, (photos, crops, protocol.square, protocol.square, 3), np.uint8)
+    return noise.astype(np.float32) if protocol.resampling.floats else noise
+
+
+def images_a_second(model: Classifier, pixels: NDArray[Any]) -> float:
+    """As fast as a model takes a batch again and again. As in a pass, the next one begins before the last one's logits are waited
+    for.
+    """
+    model(pixels)()
+    start, images, last = perf_counter(), 0, model(pixels)
+    while perf_counter() - start < _MEASURED:
+        following = model(pixels)
+        last()
+        images, last = images + pixels.shape[0] * pixels.shape[1], following
+    last()
+    images += pixels.shape[0] * pixels.shape[1]
+    return float(images / (perf_counter() - start))
+
+
+def tried_runs(make: Callable[[Run], Classifier], pixels: NDArray[Any], device: str) -> tuple[Tried, ...]:
+    """Every precision of a device with both orders of the channels, then the fastest of these compiled; the fastest one that runs
+    comes first, and those that do not come last.
+
+    Args:
+        make: gives the model as it runs so.
+
+    Raises:
+        UsageError: the model does not run in fp32 either.
+    """
+    found = [_tried(make, run, pixels) for run in _plain_runs(device)]
+    if not any(each.refused is None for each in found):
+        raise UsageError(f"the model does not run: {found[0].refused}", where="--fast", next="leave it out")
+    best = max((each for each in found if each.refused is None), key=lambda each: each.per_second)
+    found.append(_tried(make, replace(best.run, compiled=True), pixels))
+    return tuple(sorted(found, key=lambda each: (each.refused is not None, -each.per_second)))
+
+
+def _plain_runs(device: str) -> Iterator[Run]:
+    for precision in _PRECISIONS.get(device, _OF_A_GPU):
+        yield Run(precision)
+        yield Run(precision, channels_last=False)
+
+
+def _tried(make: Callable[[Run], Classifier], run: Run, pixels: NDArray[Any]) -> Tried:
+    try:
+        model = make(run)
+        if not np.isfinite(model(pixels)()).all():
+            return Tried(run, 0.0, "its logits are not finite")
+        return Tried(run, images_a_second(model, pixels))
+    except UsageError as error:
+        return Tried(run, 0.0, error.message)
