@@ -7,13 +7,13 @@ from typing import Any
 
 from porter.filegraph.arithmetic import ones
 from porter.filegraph.einsum import einsum
-from porter.filegraph.walk import Read, always, apply
+from porter.filegraph.walk import Read, apply
 from porter.formats.torch_export import arithmetic, moves, windows
 from porter.formats.torch_export.constants import COPIES, RESHAPED, SAME
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.sizes import SIZES, read_size
-from porter.graph import ChannelShuffle, DepthToSpace, Gelu, HardSigmoid, LeakyRelu, Op
+from porter.graph import ChannelShuffle, DepthToSpace, Gelu, HardSigmoid, Op
 
 Reader = Callable[[Walk, AtenNode], Any]
 
@@ -51,7 +51,7 @@ VIEWS: Mapping[str, Reader] = {
 }
 """Ops whose values may be the memory of what they take."""
 READERS: Mapping[str, Reader] = {
-    **{name: always(op) for name, (op, _) in PLAIN.items()},
+    **{name: _each(row.read) for name, row in PLAIN.items()},
     **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv_transpose2d"), windows.read_convolution),
     **dict.fromkeys(("max_pool2d", "max_pool2d_with_indices"), windows.read_max_pool),
     "avg_pool2d": windows.read_average_pool,
@@ -78,7 +78,6 @@ READERS: Mapping[str, Reader] = {
     "elu": arithmetic.read_elu,
     "gelu": _each(lambda node: Gelu(node.arguments.get("approximate", "none") == "tanh")),
     "hardsigmoid": _each(lambda node: HardSigmoid()),
-    "leaky_relu": _each(lambda node: LeakyRelu(float(node.arguments.get("negative_slope", 0.01)))),
     "mish": arithmetic.read_mish,
     "prelu": arithmetic.read_prelu,
     "_prelu_kernel": arithmetic.read_prelu,

@@ -166,8 +166,12 @@ def _plain(kind: str) -> Callable[[Any, Shape], Layer]:
     return lambda op, shape: Layer(kind)
 
 
+def _of_row(row: plain.Row) -> Callable[[Any, Shape], Layer]:
+    return lambda op, shape: Layer(row.kind, row.write(op))
+
+
 PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
-    **{type(op): _plain(kind) for op, kind in plain.PLAIN.values()},
+    **{row.op: _of_row(row) for row in plain.PLAIN.values()},
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global("global_avg_pool"),
     ops.GlobalMaxPool: _global("global_max_pool"),
@@ -184,7 +188,6 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.Affine: lambda op, shape: Layer("Affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
     ops.ThresholdedRelu: lambda op, shape: Layer("Threshold", {"threshold": op.threshold, "value": 0.0}),
     ops.Clip: lambda op, shape: Layer("Hardtanh", {"min_val": op.low, "max_val": op.high}),
-    ops.LeakyRelu: lambda op, shape: Layer("LeakyReLU", {"negative_slope": op.slope}),
     ops.PRelu: lambda op, shape: Layer("PReLU", {"num_parameters": _channels(shape)}),
     ops.Elu: lambda op, shape: Layer("ELU", {"alpha": op.alpha}),
     ops.Softplus: lambda op, shape: Layer(
