@@ -1,6 +1,7 @@
 """The tables of docs/recipes.md, from the code: keys, operations and what the frameworks make of them, conventions, transforms, ...
 
-`python -m tests.recipe_guide` writes them into the document; tests/recipe/test_guide.py holds the document to them.
+`python -m tests.recipe_guide` writes them into the document, and recipes/schema.json beside it; tests/recipe/test_guide.py and
+tests/authoring/test_json_schema.py hold both to the code.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, get_args
 
 import yaml
 
-from porter.authoring.json_schema import operation_words
+from porter.authoring.json_schema import operation_words, schema_text
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_destination
 from porter.frameworks.torch.code import model_source
@@ -22,7 +23,7 @@ from porter.graph import Graph
 from porter.graph.ops.kinds import FLAG
 from porter.graph.plan import make_plan
 from porter.padding import Average, Rounding
-from porter.recipe import expand, load_recipe
+from porter.recipe import expand, load_recipe, recipes_folder
 from porter.recipe.keys import KEYS
 from porter.recipe.model import STANDARD_OPTIONS
 from porter.recipe.schema import (
@@ -302,3 +303,4 @@ def written(text: str) -> str:
 
 if __name__ == "__main__":
     DOCUMENT.write_text(written(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")
+    (recipes_folder() / "schema.json").write_text(schema_text(), encoding="utf-8")
