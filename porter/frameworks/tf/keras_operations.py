@@ -63,7 +63,8 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
             return ops.softmax(value, axis=plain(settings.get("axis", -1)))
     if name not in ACTIVATIONS:
         raise ValueError("its activation is not on porter's list")
-    return getattr(ops, _OTHER_NAMES.get(name, name))(value)
+    function = getattr(ops, _OTHER_NAMES.get(name, name), None)
+    return function(value) if function else import_keras().layers.Activation(name, dtype=value.dtype)(value)
 
 
 def total(values: Sequence[Any]) -> Any:
