@@ -294,6 +294,7 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "hard_sigmoid": lambda op, x: np.minimum(np.maximum(op.slope * x + op.offset, 0), 1),
     "swish": lambda op, x: x * _sigmoid(x),
     "hard_swish": lambda op, x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
+    "mish": lambda op, x: x * np.tanh(np.logaddexp(0, x)),
     "gelu": _gelu,
     "softmax": lambda op, x: _softmax(x),
     "add": lambda op, *values: reduce(np.add, values),

@@ -16,6 +16,7 @@ from porter.graph import (
     HardSwish,
     LayerNorm,
     LeakyRelu,
+    Mish,
     Op,
     PRelu,
     RmsNorm,
@@ -124,6 +125,7 @@ def _activations() -> list[Fused]:
         (lambda found: HardSigmoid(), sixths),
         (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Max", ("Min", line, 1), 0), ("Clip", line, 0, 1)]),
         (lambda found: HardSigmoid(found["$slope"], found["$offset"]), [("Min", ("Relu", line), 1), ("Min", ("Max", line, 0), 1)]),
+        (lambda found: Mish(), [("Mul", x, ("Tanh", ("Softplus", x)))]),
         (lambda found: Softsign(), [("Div", x, ("Add", ("Abs", x), 1))]),
         (
             lambda found: softplus(found["$most"]),

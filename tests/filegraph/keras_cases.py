@@ -268,7 +268,7 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "repeats": _repeats,
     "group norms": lambda layers, ops, x: layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
     "norms by the root": lambda layers, ops, x: layers.RMSNormalization()(ops.rms_normalization(_tokens(layers, x), epsilon=1e-3)),
-    "activations of Keras 3": _row("silu", "hard_silu", "hard_swish"),
+    "activations of Keras 3": _row("silu", "hard_silu", "hard_swish", "mish"),
     "gelu": _row("gelu", "relu"),
     "gelus": lambda layers, ops, x: ops.gelu(x) + ops.gelu(x, approximate=False),
     "leaky relus": lambda layers, ops, x: layers.ReLU(negative_slope=0.2)(x + layers.ReLU(max_value=0.1, negative_slope=0.2)(x)),

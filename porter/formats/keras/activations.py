@@ -25,6 +25,7 @@ ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
     "silu": ops.Swish(),
     "hard_swish": ops.HardSwish(),
     "hard_silu": ops.HardSwish(),
+    "mish": ops.Mish(),
     "softmax": ops.Softmax(),
     "elu": lambda layer: ops.Elu(number(layer.first_of("alpha", default=1.0))),
     "gelu": lambda layer: ops.Gelu(bool(layer.arguments.get("approximate"))),

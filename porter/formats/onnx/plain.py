@@ -7,7 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.formats.onnx.nodes import OnnxNode
-from porter.graph import Elu, HardSigmoid, HardSwish, LeakyRelu, Op, Relu, Selu, Sigmoid, Softplus, Softsign, Tanh, ThresholdedRelu
+from porter.graph import (
+    Elu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Mish,
+    Op,
+    Relu,
+    Selu,
+    Sigmoid,
+    Softplus,
+    Softsign,
+    Tanh,
+    ThresholdedRelu,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,7 @@ PLAIN: Mapping[str, Row] = {
     "HardSigmoid": _row(HardSigmoid, slope=("alpha", 0.2), offset=("beta", 0.5)),
     "HardSwish": _row(HardSwish),
     "LeakyRelu": _row(LeakyRelu, slope=("alpha", 0.01)),
+    "Mish": _row(Mish),
     "Relu": _row(Relu),
     "Selu": _row(Selu),
     "Sigmoid": _row(Sigmoid),

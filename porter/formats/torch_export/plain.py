@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.formats.torch_export.nodes import AtenNode
-from porter.graph import HardSwish, LeakyRelu, Op, Relu, Relu6, Selu, Sigmoid, Swish, Tanh
+from porter.graph import HardSwish, LeakyRelu, Mish, Op, Relu, Relu6, Selu, Sigmoid, Swish, Tanh
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ def _row(op: type[Any], kind: str, **attributes: tuple[str, float]) -> Row:
 PLAIN: Mapping[str, Row] = {
     "hardswish": _row(HardSwish, "Hardswish"),
     "leaky_relu": _row(LeakyRelu, "LeakyReLU", slope=("negative_slope", 0.01)),
+    "mish": _row(Mish, "Mish"),
     "relu": _row(Relu, "ReLU"),
     "relu6": _row(Relu6, "ReLU6"),
     "selu": _row(Selu, "SELU"),

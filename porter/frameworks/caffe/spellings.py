@@ -104,6 +104,12 @@ def _swish(maker: LayerMaker, node: Node, op: ops.Swish) -> None:
     maker.layer("Eltwise", node.path, *node.inputs, share, operation="PROD")
 
 
+def _mish(maker: LayerMaker, node: Node, op: ops.Mish) -> None:
+    smooth = maker.layer("BNLL", maker.name(f"{node.path}_smooth"), *node.inputs)
+    share = maker.layer("TanH", maker.name(f"{node.path}_share"), smooth)
+    maker.layer("Eltwise", node.path, *node.inputs, share, operation="PROD")
+
+
 def _selu(maker: LayerMaker, node: Node, op: ops.Selu) -> None:
     elu = maker.layer("ELU", maker.name(f"{node.path}_elu"), *node.inputs, alpha=SELU_ALPHA)
     maker.layer("Power", node.path, elu, scale=SELU_GAMMA)
@@ -241,6 +247,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.HardSigmoid: _hard_sigmoid,
     ops.Swish: _swish,
     ops.HardSwish: _hard_swish,
+    ops.Mish: _mish,
     ops.Softmax: _plain("Softmax", lambda op: {"axis": 1}),
     ops.Add: _joined("SUM"),
     ops.Multiply: _multiplied,

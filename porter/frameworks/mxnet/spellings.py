@@ -127,6 +127,14 @@ def _swish(maker: SymbolMaker, node: Node, op: ops.Swish) -> None:
     maker.node("elemwise_mul", name, *node.inputs, share)
 
 
+def _mish(maker: SymbolMaker, node: Node, op: ops.Mish) -> None:
+    """tanh is 1 where softrelu is x."""
+    name = maker.values[node.path]
+    smooth = maker.node("Activation", maker.name(f"{name}_smooth"), *node.inputs, act_type="softrelu")
+    share = maker.node("Activation", maker.name(f"{name}_share"), smooth, act_type="tanh")
+    maker.node("elemwise_mul", name, *node.inputs, share)
+
+
 def _hard_sigmoid(maker: SymbolMaker, node: Node, op: ops.HardSigmoid) -> None:
     """MXNet's own holds its numbers as float32, which rounds a sixth; scalars are float64."""
     name = maker.values[node.path]
@@ -237,6 +245,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.HardSigmoid: _hard_sigmoid,
     ops.Swish: _swish,
     ops.HardSwish: _hard_swish,
+    ops.Mish: _mish,
     ops.Softmax: _plain("softmax", lambda op: {"axis": 1}),
     ops.Add: _in_turn("elemwise_add", "broadcast_add"),
     ops.Multiply: _in_turn("elemwise_mul", "broadcast_mul"),

@@ -131,6 +131,11 @@ class HardSwish(KeepsSign, name="hard_swish"):
 
 
 @dataclass(frozen=True)
+class Mish(KeepsSign, name="mish"):
+    """x * tanh(log(1 + exp(x)))."""
+
+
+@dataclass(frozen=True)
 class Gelu(KeepsSign, name="gelu"):
     """x times the normal distribution's cumulative function of x, or its approximation by a tanh."""
 
