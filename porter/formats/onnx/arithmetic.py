@@ -13,7 +13,7 @@ from porter.filegraph.layouts import View
 from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Affine, Elu, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Softplus, Swish, Tanh
+from porter.graph import Affine, Elu, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Swish
 
 _OF_ANY_NUMBER = frozenset({"Max", "Mean", "Min", "Sum"})
 """Operators of one value or more."""
@@ -147,8 +147,3 @@ def read_swish(walk: Walk, node: OnnxNode) -> Read:
     if alpha == 1:
         return apply(walk, node, node.inputs[0], Swish())
     return arithmetic.gated(walk, node, node.inputs[0], Affine((alpha,), (0.0,)), Sigmoid())
-
-
-def read_mish(walk: Walk, node: OnnxNode) -> Read:
-    """x * Tanh(Softplus(x))."""
-    return arithmetic.gated(walk, node, node.inputs[0], Softplus(), Tanh())

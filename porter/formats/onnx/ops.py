@@ -184,7 +184,6 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "LRN": _response_norm,
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), arithmetic.read_layer_norm),
     "MatMul": arithmetic.read_matrix,
-    "Mish": arithmetic.read_mish,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PRelu": lambda walk, node: slopes(walk, node, *node.inputs),
     "Pad": windows.read_pad,

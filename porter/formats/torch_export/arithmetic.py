@@ -16,7 +16,7 @@ from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph import LayerNorm, LocalResponseNorm, PRelu, RmsNorm, Softplus, Tanh, ThresholdedRelu
+from porter.graph import LayerNorm, LocalResponseNorm, PRelu, RmsNorm, ThresholdedRelu
 
 KINDS = {
     **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
@@ -220,11 +220,6 @@ def read_softplus(walk: Walk, node: AtenNode) -> Read:
 def read_threshold(walk: Walk, node: AtenNode) -> Read:
     number, value = float(node.arguments["threshold"]), node.arguments["value"]
     return apply(walk, node, node.arguments["self"], ThresholdedRelu(number)) if value == 0 else Lacks("threshold with a value")
-
-
-def read_mish(walk: Walk, node: AtenNode) -> Read:
-    """x * tanh(softplus(x))."""
-    return arithmetic.gated(walk, node, node.arguments["self"], Softplus(), Tanh())
 
 
 def read_prelu(walk: Walk, node: AtenNode) -> Read:

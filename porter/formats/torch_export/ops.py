@@ -78,7 +78,6 @@ READERS: Mapping[str, Reader] = {
     "elu": arithmetic.read_elu,
     "gelu": _each(lambda node: Gelu(node.arguments.get("approximate", "none") == "tanh")),
     "hardsigmoid": _each(lambda node: HardSigmoid()),
-    "mish": arithmetic.read_mish,
     "prelu": arithmetic.read_prelu,
     "_prelu_kernel": arithmetic.read_prelu,
     "softplus": arithmetic.read_softplus,
