@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from porter.filegraph import array_products
@@ -12,8 +13,34 @@ from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, number
 from porter.graph import Op, ops
 
+
+@dataclass(frozen=True)
+class Row:
+    """An activation with attributes that a function of `keras.ops` has too: of each Keras's name and default."""
+
+    op: type[Any]
+    attributes: Mapping[str, tuple[str, float]]
+
+    def __call__(self, layer: Layer) -> Op:
+        stated = {name: number(layer.first_of(own, default=usual)) for name, (own, usual) in self.attributes.items()}
+        found: Op = self.op(**stated)
+        return found
+
+    def write(self, op: Op) -> tuple[float, ...]:
+        """The arguments of the function, after its value."""
+        return tuple(getattr(op, name) for name in self.attributes)
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, float]:
+        """The arguments by name, where a file states them."""
+        return {own: usual if given.get(own) is None else given[own] for own, usual in self.attributes.values()}
+
+
+def _row(op: type[Any], **attributes: tuple[str, float]) -> Row:
+    return Row(op, attributes)
+
+
 # The destination takes an op's last name.
-ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
+ACTIVATIONS: Mapping[str, Op | Row | Callable[[Layer], Op]] = {
     "relu": ops.Relu(),
     "relu6": ops.Relu6(),
     "sigmoid": ops.Sigmoid(),
@@ -27,7 +54,7 @@ ACTIVATIONS: Mapping[str, Op | Callable[[Layer], Op]] = {
     "hard_silu": ops.HardSwish(),
     "mish": ops.Mish(),
     "softmax": ops.Softmax(),
-    "elu": lambda layer: ops.Elu(number(layer.first_of("alpha", default=1.0))),
+    "elu": _row(ops.Elu, alpha=("alpha", 1.0)),
     "gelu": lambda layer: ops.Gelu(bool(layer.arguments.get("approximate"))),
     "leaky_relu": lambda layer: ops.LeakyRelu(number(layer.first_of("negative_slope", "alpha", default=0.2))),
     # Keras 1 and 2 have 0.2 * x + 0.5, Keras 3 x / 6 + 0.5.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.formats.keras.activations import ACTIVATIONS
+from porter.formats.keras.activations import ACTIVATIONS, Row
 from porter.formats.keras.operations import key_of
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
@@ -49,8 +49,6 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
             return ops.clip(value * _of(value, 0.2) + 0.5, 0, 1)
         case "leaky_relu":
             return rectified(value, settings.get("negative_slope", 0.2 if alpha is None else alpha))
-        case "elu":
-            return ops.elu(value, alpha=1.0 if alpha is None else alpha)
         case "gelu" if settings.get("approximate"):
             return (
                 value
@@ -63,6 +61,8 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
             return ops.softmax(value, axis=plain(settings.get("axis", -1)))
     if name not in ACTIVATIONS:
         raise ValueError("its activation is not on porter's list")
+    if isinstance(row := ACTIVATIONS[name], Row):
+        return getattr(ops, name)(value, **row.settings(settings))
     function = getattr(ops, _OTHER_NAMES.get(name, name), None)
     return function(value) if function else import_keras().layers.Activation(name, dtype=value.dtype)(value)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from porter.formats.keras.activations import ACTIVATIONS
+from porter.formats.keras.activations import ACTIVATIONS, Row
 from porter.formats.tensorflow import has_cubic_shares
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.resizing import resized
@@ -281,6 +281,7 @@ def _resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, input
 
 LAYERS: Mapping[type[Op], _Spelling] = {
     **{type(op): partial(_activation, name) for name, op in ACTIVATIONS.items() if isinstance(op, Op)},
+    **{row.op: _operation(name, row.write) for name, row in ACTIVATIONS.items() if isinstance(row, Row)},
     ops.ConvTranspose: _conv_transpose,
     ops.GlobalAvgPool: _spatial("GlobalAveragePooling2D", _kept),
     ops.GlobalMaxPool: _spatial("GlobalMaxPooling2D", _kept),

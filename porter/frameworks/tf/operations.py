@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from porter.formats.keras.activations import ACTIVATIONS, Row
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -40,6 +42,11 @@ OPERATIONS: Mapping[str, Operation] = {
         for name in ("add", "divide", "equal", "greater", "matmul", "maximum", "minimum", "multiply", "power", "subtract")
     },
     **{name: Operation("numpy", name.capitalize(), 1, _REDUCED) for name in ("max", "mean", "sum")},
+    **{
+        name: Operation("nn", name.capitalize(), 1, tuple(own for own, _ in row.attributes.values()))
+        for name, row in ACTIVATIONS.items()
+        if isinstance(row, Row)
+    },
     "cast": Operation("core", "Cast", 1, ("dtype",)),
     "clip": Operation("numpy", "Clip", 1, ("x_min", "x_max")),
     "cumsum": Operation("numpy", "Cumsum"),
