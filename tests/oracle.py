@@ -286,6 +286,7 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "clip": lambda op, x: np.minimum(np.maximum(x, op.low), op.high),
     "leaky_relu": lambda op, x: np.where(x >= 0, x, op.slope * x),
     "elu": lambda op, x: _elu(x, op.alpha),
+    "celu": lambda op, x: _elu(x / op.alpha, 1.0) * op.alpha,
     "selu": lambda op, x: SELU_SCALE * _elu(x, SELU_ALPHA),
     "sigmoid": lambda op, x: _sigmoid(x),
     "tanh": lambda op, x: np.tanh(x),

@@ -22,6 +22,7 @@ from porter.graph import (
     AvgPool,
     Axes,
     BatchNorm,
+    Celu,
     ChannelScale,
     ChannelShuffle,
     Clip,
@@ -335,6 +336,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     ThresholdedRelu: lambda draw, _: ThresholdedRelu(draw(_NUMBER)),
     Clip: lambda draw, _: Clip(*sorted(draw(st.tuples(_NUMBER, _NUMBER)))),
     LeakyRelu: lambda draw, _: LeakyRelu(draw(_NUMBER)),
+    Celu: lambda draw, _: Celu(draw(_POSITIVE)),
     Elu: lambda draw, _: Elu(draw(_NUMBER)),
     HardSigmoid: lambda draw, _: draw(
         st.sampled_from([HardSigmoid(), HardSigmoid(0.2), HardSigmoid(draw(_NUMBER), draw(_NUMBER))])

@@ -55,6 +55,7 @@ ACTIVATIONS: Mapping[str, Op | Row | Callable[[Layer], Op]] = {
     "mish": ops.Mish(),
     "softmax": ops.Softmax(),
     "elu": _row(ops.Elu, alpha=("alpha", 1.0)),
+    "celu": _row(ops.Celu, alpha=("alpha", 1.0)),
     "gelu": lambda layer: ops.Gelu(bool(layer.arguments.get("approximate"))),
     "leaky_relu": lambda layer: ops.LeakyRelu(number(layer.first_of("negative_slope", "alpha", default=0.2))),
     # Keras 1 and 2 have 0.2 * x + 0.5, Keras 3 x / 6 + 0.5.

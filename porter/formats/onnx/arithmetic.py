@@ -13,7 +13,7 @@ from porter.filegraph.layouts import View
 from porter.filegraph.products import Product, dense
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Affine, Elu, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Swish
+from porter.graph import Affine, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Swish
 
 _OF_ANY_NUMBER = frozenset({"Max", "Mean", "Min", "Sum"})
 """Operators of one value or more."""
@@ -108,12 +108,6 @@ def read_matrix(walk: Walk, node: OnnxNode) -> Read:
         found = dense(walk, node, node.inputs[0], Product((kernel.name, 0), "IO"))
         return found.without([-1]) or Lacks() if isinstance(found, View) else found
     return dense(walk, node, node.inputs[0], Product(node.inputs[1], "IO"))
-
-
-def celu(node: OnnxNode) -> Sequence[Op]:
-    """alpha * Elu(x / alpha)."""
-    alpha = node.real("alpha", 1.0)
-    return Affine((1 / alpha,), (0.0,)), Elu(), Affine((alpha,), (0.0,))
 
 
 def selu(node: OnnxNode) -> Sequence[Op]:

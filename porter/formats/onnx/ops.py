@@ -163,7 +163,6 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Abs": lambda walk, node: absolute(walk, node, node.inputs[0]),
     "BatchNormalization": arithmetic.read_batch_norm,
     "Cast": _cast,
-    "Celu": unary(arithmetic.celu),
     "Clip": arithmetic.read_clip,
     "Concat": lambda walk, node: moves.concat(walk, node, node.inputs, node.integer("axis")),
     "ConstantOfShape": _blank,

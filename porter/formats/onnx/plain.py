@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.formats.onnx.nodes import OnnxNode
 from porter.graph import (
+    Celu,
     Elu,
     HardSigmoid,
     HardSwish,
@@ -45,6 +46,7 @@ def _row(op: type[Any], **attributes: tuple[str, float]) -> Row:
 
 
 PLAIN: Mapping[str, Row] = {
+    "Celu": _row(Celu, alpha=("alpha", 1.0)),
     "Elu": _row(Elu, alpha=("alpha", 1.0)),
     "HardSigmoid": _row(HardSigmoid, slope=("alpha", 0.2), offset=("beta", 0.5)),
     "HardSwish": _row(HardSwish),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.formats.torch_export.nodes import AtenNode
-from porter.graph import HardSwish, LeakyRelu, Mish, Op, Relu, Relu6, Selu, Sigmoid, Swish, Tanh
+from porter.graph import Celu, HardSwish, LeakyRelu, Mish, Op, Relu, Relu6, Selu, Sigmoid, Swish, Tanh
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ def _row(op: type[Any], kind: str, **attributes: tuple[str, float]) -> Row:
 
 
 PLAIN: Mapping[str, Row] = {
+    "celu": _row(Celu, "CELU", alpha=("alpha", 1.0)),
     "hardswish": _row(HardSwish, "Hardswish"),
     "leaky_relu": _row(LeakyRelu, "LeakyReLU", slope=("negative_slope", 0.01)),
     "mish": _row(Mish, "Mish"),

@@ -104,6 +104,15 @@ def _swish(maker: LayerMaker, node: Node, op: ops.Swish) -> None:
     maker.layer("Eltwise", node.path, *node.inputs, share, operation="PROD")
 
 
+def _celu(maker: LayerMaker, node: Node, op: ops.Celu) -> None:
+    """What is below 0, over alpha, goes through an ELU."""
+    path, (source,) = node.path, node.inputs
+    below = maker.layer("ReLU", maker.name(f"{path}_below"), maker.negative(maker.name(f"{path}_negative"), source))
+    share = maker.layer("Power", maker.name(f"{path}_share"), below, scale=-1 / op.alpha)
+    curve = maker.layer("ELU", maker.name(f"{path}_curve"), share, alpha=op.alpha)
+    maker.layer("Eltwise", path, maker.layer("ReLU", maker.name(f"{path}_over"), source), curve, operation="SUM")
+
+
 def _mish(maker: LayerMaker, node: Node, op: ops.Mish) -> None:
     smooth = maker.layer("BNLL", maker.name(f"{node.path}_smooth"), *node.inputs)
     share = maker.layer("TanH", maker.name(f"{node.path}_share"), smooth)
@@ -240,6 +249,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.LeakyRelu: _plain("ReLU", lambda op: {"negative_slope": op.slope}),
     ops.PRelu: _plain("PReLU", roles=("alpha",)),
     ops.Elu: _plain("ELU", lambda op: {"alpha": op.alpha}),
+    ops.Celu: _celu,
     ops.Selu: _selu,
     ops.Sigmoid: _plain("Sigmoid"),
     ops.Tanh: _plain("TanH"),

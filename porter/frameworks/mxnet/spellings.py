@@ -127,6 +127,16 @@ def _swish(maker: SymbolMaker, node: Node, op: ops.Swish) -> None:
     maker.node("elemwise_mul", name, *node.inputs, share)
 
 
+def _celu(maker: SymbolMaker, node: Node, op: ops.Celu) -> None:
+    """What is below 0, over alpha, goes through an ELU."""
+    name = maker.values[node.path]
+    below = maker.node("clip", maker.name(f"{name}_below"), *node.inputs, **_clip(-math.inf, 0.0))
+    share = maker.node("_mul_scalar", maker.name(f"{name}_share"), below, scalar=1 / op.alpha)
+    curve = maker.node("LeakyReLU", maker.name(f"{name}_curve"), share, act_type="elu", slope=op.alpha)
+    over = maker.node("Activation", maker.name(f"{name}_over"), *node.inputs, act_type="relu")
+    maker.node("elemwise_add", name, over, curve)
+
+
 def _mish(maker: SymbolMaker, node: Node, op: ops.Mish) -> None:
     """tanh is 1 where softrelu is x."""
     name = maker.values[node.path]
@@ -236,6 +246,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.LeakyRelu: _plain("LeakyReLU", lambda op: {"act_type": "leaky", "slope": op.slope}),
     ops.PRelu: _plain("LeakyReLU", lambda op: {"act_type": "prelu"}, "alpha"),
     ops.Elu: _plain("LeakyReLU", lambda op: {"act_type": "elu", "slope": op.alpha}),
+    ops.Celu: _celu,
     ops.Selu: _plain("LeakyReLU", lambda op: {"act_type": "selu"}),
     ops.Gelu: _gelu,
     ops.Sigmoid: _plain("Activation", lambda op: {"act_type": "sigmoid"}),

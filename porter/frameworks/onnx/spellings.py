@@ -148,6 +148,15 @@ def _swish(maker: NodeMaker, node: Node, op: ops.Swish) -> None:
     maker.node("Mul", node.path, source, maker.node("Sigmoid", maker.name(f"{node.path}_sigmoid"), source))
 
 
+def _celu(maker: NodeMaker, node: Node, op: ops.Celu) -> None:
+    """ONNX's own is of float32 only."""
+    path, (source,) = node.path, node.inputs
+    below = maker.node("Min", maker.name(f"{path}_below"), source, maker.scalar(f"{path}.zero", 0.0))
+    share = maker.node("Div", maker.name(f"{path}_share"), below, maker.scalar(f"{path}.alpha", op.alpha))
+    curve = maker.node("Elu", maker.name(f"{path}_curve"), share, alpha=float(op.alpha))
+    maker.node("Add", path, maker.node("Relu", maker.name(f"{path}_over"), source), curve)
+
+
 def _softplus(maker: NodeMaker, node: Node, op: ops.Softplus) -> None:
     path, (source,) = node.path, node.inputs
     if not op.cut:
@@ -259,6 +268,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Relu6: partial(_clip, lambda op: 0.0, lambda op: 6.0),
     ops.Clip: partial(_clip, lambda op: op.low, lambda op: op.high),
     ops.PRelu: _plain("PRelu", roles=("alpha",)),
+    ops.Celu: _celu,
     ops.Softplus: _softplus,
     ops.Swish: _swish,
     ops.Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),

@@ -67,5 +67,5 @@ OPERATIONS: Mapping[str, Operation] = {
 }
 """By the name of the function in `keras.ops`, and `getitem` for a part of a value."""
 
-SINCE: Mapping[str, str] = {"RMSNormalization": "3.9", "RMSNorm": "3.9", "DepthToSpace": "3.14"}
+SINCE: Mapping[str, str] = {"RMSNormalization": "3.9", "RMSNorm": "3.9", "DepthToSpace": "3.14", "Celu": "3.7"}
 """The version of Keras that first had a class, of those that 3.5 lacks."""

@@ -82,6 +82,18 @@ class Elu(KeepsSign, name="elu"):
 
 
 @dataclass(frozen=True)
+class Celu(KeepsSign, name="celu"):
+    """x where x >= 0, otherwise alpha * (exp(x / alpha) - 1); alpha is above 0."""
+
+    alpha: Number = 1.0
+
+    def shape(self, *inputs: Shape) -> Shape:
+        if self.alpha <= 0:
+            raise GraphError(f"expected an alpha above 0, got {self.alpha:g}")
+        return inputs[0]
+
+
+@dataclass(frozen=True)
 class Selu(KeepsSign, name="selu"):
     """1.0507 times an ELU of alpha 1.6733, with the constants of arXiv:1706.02515."""
 

@@ -135,6 +135,7 @@ CASES: dict[str, Case] = {
     "changed in place": lambda m, x: (x + 1).relu_().add_(x).mul_(2),
 }
 WHOLE_ONLY: dict[str, Case] = {
+    "smooth below 0": lambda m, x: F.celu(F.celu(x), alpha=0.7) + F.celu(x, alpha=2.5),
     "pads of own cells": lambda m, x: F.pad(F.pad(x, (1, 2, 3, 0), mode="reflect"), (2, 0, 1, 1), mode="replicate"),
     "norms of instances": lambda m, x: F.instance_norm(
         F.instance_norm(x, weight=m.gamma, bias=m.beta) + F.instance_norm(x, m.mean, m.variance, use_input_stats=False)
@@ -152,7 +153,7 @@ WHOLE_ONLY: dict[str, Case] = {
     ),
     "around": lambda m, x: F.threshold(F.pad(x, (1, 2, 0, 1), mode="circular"), 0.3, 0.0),
 }
-"""Decomposed, they are lookups by computed places, which are refused."""
+"""Decomposed, they are lookups by computed places, or parts of a CELU, which are refused."""
 FIXED_ONLY: dict[str, Case] = {
     "a corner of a size": lambda m, x: x[:, :, :6, 3:99],
     "windows": lambda m, x: F.adaptive_avg_pool2d(x, (5, 7)),

@@ -16,6 +16,7 @@ from porter.graph import (
     Attention,
     AvgPool,
     BatchNorm,
+    Celu,
     ChannelScale,
     ChannelShuffle,
     Clip,
@@ -174,7 +175,7 @@ def network(branch: Sequence[tuple[str, Op, tuple[str, ...]]] = ()) -> Graph:
 def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
     """The ops of classic vision models over a map of 8 channels, to features called `prefix`."""
     each: dict[str, Op] = {
-        **{"leaky": LeakyRelu(0.3), "growing": LeakyRelu(1.3), "falling": LeakyRelu(-0.2), "elu": Elu(0.9)},
+        **{"leaky": LeakyRelu(0.3), "growing": LeakyRelu(1.3), "falling": LeakyRelu(-0.2), "elu": Elu(0.9), "celu": Celu(0.7)},
         **{"softplus": Softplus(), "cut": Softplus(True), "hard": HardSigmoid(), "keras2": HardSigmoid(0.2)},
         **{"gelu": Gelu(), "by_tanh": Gelu(True), "clip": Clip(-0.3, 0.7)},
         **{"over": ThresholdedRelu(0.3), "under": ThresholdedRelu(-0.2), "one": Softmax()},
