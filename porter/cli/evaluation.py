@@ -92,7 +92,7 @@ def _limit(result: Evaluation) -> str:
     """What a long run was limited by: the network, or what prepares the photos for it."""
     if result.network is None or result.waited is None:
         return ""
-    by = "preparing photos limits it" if result.waited > 0.5 else "the network limits it"
+    by = "the network limits it" if result.crops * result.per_second > 0.8 * result.network else "preparing photos limits it"
     return (
         f"; {by}: the network takes {result.network:,.0f} by itself, and waited for photos {100 * result.waited:.0f} % of the time"
     )

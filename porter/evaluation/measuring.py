@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from numpy.typing import NDArray
 
 from porter.base.dtypes import FP32, Array, Run
 from porter.base.errors import UsageError
@@ -83,6 +85,10 @@ class Options:
     @property
     def photos_at_once(self) -> int:
         return self.batch_size or BATCHES.get(self.device, LARGE_BATCH)
+
+    def made_pixels(self, entrant: Entrant) -> NDArray[Any]:
+        """A batch as the port is given it, of made photos."""
+        return made_pixels(entrant.protocol, self.crops, self.photos_at_once)
 
     def feed(self, crops: int, photos: int, process: Process) -> Feed:
         """How this process's part of so many photos is prepared."""
@@ -168,11 +174,14 @@ def measure(
     for place, entrant in enumerate(entrants):
         port, own, source = entrant.port, _named(PORT, place), _named(SOURCE, place)
         if options.fast:
-            made = made_pixels(entrant.protocol, options.crops, options.photos_at_once)
-            tried[place] = tried_runs(partial(classifier_of, entrant, device), made, device)
+            tried[place] = tried_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)
             models[_named(PLAIN, place)] = classifier_of(entrant, device, FP32)
         runs[place] = tried[place][0].run if options.fast else options.run
         models[own] = classifier_of(entrant, device, runs[place])
+        if (
+            device != "cpu" or runs[place].compiled
+        ):  # compiling, and what a GPU does at its first batch, are none of the photos' time
+            models[own](options.made_pixels(entrant))()
         logits |= dict.fromkeys((own, source, _named(PLAIN, place)), logits_of(port.record))
         if entrant.opened is not None:
             reference, models[source], warnings = source_classifier(port, entrant.opened, entrant.protocol, device)
@@ -205,8 +214,7 @@ def measure(
     scored = score(photos, entrants[0].protocol, models, feed, logits, Watching(watch, so_far))
     for place, entrant in enumerate(entrants):
         if scored.complete and scored.seconds >= LONG:
-            made = made_pixels(entrant.protocol, options.crops, options.photos_at_once)
-            network[place] = images_a_second(models[_named(PORT, place)], made)
+            network[place] = images_a_second(models[_named(PORT, place)], options.made_pixels(entrant))
     return measured(scored)
 
 

@@ -15,7 +15,7 @@ from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
 
-LONG = 10.0
+LONG = 5.0
 """Seconds. Of a shorter pass, its start is most."""
 _MEASURED = 1.0
 """Seconds for which a model runs."""

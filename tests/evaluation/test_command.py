@@ -224,4 +224,4 @@ def test_a_long_run_says_what_limited_it_and_a_fast_one_what_it_was_chosen_from(
         "  tried      fp16: its logits are not finite",
     ]
     assert "  in fp32    82.600" in out and "  by ReaL    90.000" in out
-    assert "the network limits it" in ended(replace(FOUND, network=130.0, waited=0.1))[1]
+    assert "the network limits it" in ended(replace(FOUND, network=130.0, waited=0.4))[1]

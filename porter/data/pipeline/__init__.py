@@ -35,7 +35,9 @@ __all__ = ["Batch", "Feed", "batches", "normalise"]
 CHUNK = 16
 """Photos per chunk. It depends neither on the number of photos nor on that of workers: otherwise another --limit would find nothing
 in the cache. 500 photos keep 16 workers busy, and a chunk's own cost is small beside the 100 ms that decoding it takes."""
-_BATCHES_AHEAD = 1
+_STACKED_AHEAD = 1
+"""A batch of 256 is cropped and stacked in 10 to 100 ms, mostly for pages that the system fills: two at a time, because a GPU
+takes one in 10 ms."""
 _CUTS: dict[int, Callable[[Any, Preprocess], Sequence[Any]]] = {
     1: lambda pixels, protocol: [centre_crop(pixels, protocol)],
     2: mirror_pair,
@@ -121,17 +123,17 @@ def _batches(photos: Sequence[Photo], protocol: Preprocess, feed: Feed, chunks: 
     # One thread more than workers: it reads a chunk while every worker makes the next.
     with TemporaryDirectory(prefix="porter-", ignore_cleanup_errors=True) as temporary:
         store = Store(cache or Path(temporary), cache is not None, pool, protocol.geometry)
-        readers, stacker = ThreadPoolExecutor(workers + 1 if workers else 1), ThreadPoolExecutor(1)
+        readers, stackers = ThreadPoolExecutor(workers + 1 if workers else 1), ThreadPoolExecutor(2 + _STACKED_AHEAD)
         try:
             made = mapped_ahead(readers, lambda chunk: store.chunk([photos[position] for position in chunk]), chunks, 2 * workers)
             pairs = chain.from_iterable(zip(chunk, found.photos, strict=True) for chunk, found in zip(chunks, made, strict=True))
             left = islice(pairs, feed.done % CHUNK, None)
-            stacked = (_batch(group, photos, protocol, feed.crops) for group in _groups(left, feed.batch_size))
-            yield from taken_ahead(stacker, stacked, _BATCHES_AHEAD)
+            groups = taken_ahead(stackers, _groups(left, feed.batch_size), 1)
+            yield from mapped_ahead(stackers, lambda group: _batch(group, photos, protocol, feed.crops), groups, _STACKED_AHEAD)
         finally:
             pool.stop()
             readers.shutdown(cancel_futures=True)
-            stacker.shutdown(cancel_futures=True)
+            stackers.shutdown(cancel_futures=True)
             pool.close()
 
 

@@ -24,7 +24,7 @@ def mapped_ahead(executor: Executor, function: Callable[[T], R], items: Iterable
 
 
 def taken_ahead(executor: Executor, items: Iterator[T], depth: int) -> Iterator[T]:
-    """The items, which `executor` (a single thread) takes at most `depth` ahead."""
+    """The items, which `executor` takes at most `depth` ahead, in several threads only where `depth` is 1."""
     waiting = deque(executor.submit(_next, items) for _ in range(depth))
     while item := waiting.popleft().result():
         waiting.append(executor.submit(_next, items))
