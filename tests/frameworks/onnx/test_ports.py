@@ -89,7 +89,7 @@ def test_a_port_is_ported_on(made: tuple[Path, Any, Path], tmp_path: Path) -> No
 
 def test_norms_are_folded(made: tuple[Path, Any, Path], tmp_path: Path) -> None:
     folded = porter.convert(VARIANT, ZOO, "onnx", weights=made[0], out=tmp_path / "folded", fold_bn=True)
-    assert folded.port.record.check == PASSED and not folded.norms
+    assert folded.port.record.check == PASSED and not folded.port.record.norms
     assert "BatchNormalization" not in {node.op_type for node in onnx.load(tmp_path / "folded" / "model.onnx").graph.node}
 
 
