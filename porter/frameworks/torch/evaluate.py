@@ -23,6 +23,11 @@ from porter.frameworks.torch.running import tf32
 _HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
+_COMPARED = 2
+"""Calls of a compiled model that are compared: the first may be with made photos."""
+_LEAST_LIMIT, _TIMES = 1e-4, 4
+
+
 def make_classifier(model: nn.Module, protocol: Preprocess, device: str, how: Run, tap: str | None) -> Classifier:
     """See porter.frameworks.Engine.classifier. Photos for which a GPU has no memory run by halves.
 
@@ -48,7 +53,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, how: Ru
         found = ((ordered - mean) / std).permute(0, 3, 1, 2)
         return found if how.channels_last else found.contiguous()
 
-    most, full = sys.maxsize, 0
+    most, full, doubted = sys.maxsize, 0, _COMPARED if how.compiled else 0
 
     def classify(pixels: NDArray[Any]) -> Callable[[], Array]:
         nonlocal most
@@ -65,7 +70,7 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, how: Ru
                 return lambda: np.concatenate([part() for part in logits])
 
     def whole(pixels: NDArray[Any]) -> Callable[[], Array]:
-        nonlocal full
+        nonlocal full, doubted
         images_of, full = len(pixels) * pixels.shape[1], min(max(full, len(pixels)), most)
         if how.compiled and len(pixels) < full:  # for another number of photos, torch would compile anew
             pixels = np.concatenate([pixels, *[pixels[-1:]] * (full - len(pixels))])
@@ -80,6 +85,11 @@ def make_classifier(model: nn.Module, protocol: Preprocess, device: str, how: Ru
             except uncompiled as error:
                 message = f"torch cannot compile this model here: {first_line(error)}"
                 raise UsageError(message, where="--compile", next="leave it out") from None
+            if doubted:
+                doubted -= 1
+                with reduced:
+                    plain = _value(model, images, tap)
+                _expect_same(logits, plain, _value(model, images, tap) if how.precision in _HALVES else plain)
             return _fetched(logits[:images_of].flatten(1).float())
 
     if target.type == "cpu":
@@ -93,6 +103,24 @@ def _compiled(model: nn.Module) -> tuple[Any, tuple[type[Exception], ...]]:
     from torch._inductor.exc import InductorError
 
     return torch.compile(model, dynamic=False), (TorchDynamoException, InductorError)
+
+
+def _expect_same(compiled: torch.Tensor, plain: torch.Tensor, exact: torch.Tensor) -> None:
+    """Expects that a compiled model rounds about as the model itself does: a compiler has faults of its own.
+
+    Args:
+        compiled, plain: the logits of both, in the run's precision.
+        exact: in float32.
+
+    Raises:
+        UsageError: the compiled model is further from the exact logits.
+    """
+    size = float(exact.norm()) or 1.0
+    apart, rounding = (float((logits.float() - exact).norm()) / size for logits in (compiled, plain))
+    limit = max(_LEAST_LIMIT, _TIMES * rounding)
+    if not apart <= limit:
+        message = f"the compiled model is another function: relative L2 {apart:.1e} in its logits, limit {limit:.1e}"
+        raise UsageError(message, where="--compile", next="leave it out")
 
 
 def _fetched(logits: torch.Tensor) -> Callable[[], Array]:
