@@ -9,6 +9,7 @@ from porter.filegraph.arrays import has_batch, like, place_in, with_array
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Open, product as product_of
 from porter.filegraph.layouts import View
+from porter.filegraph.places import place_of
 from porter.filegraph.walk import Lacks, Read, Walk
 from porter.graph import Add, MatMul, ReduceAxis, Softmax
 from porter.graph.ops import Function
@@ -16,7 +17,7 @@ from porter.graph.ops import Function
 
 def reduce(walk: Walk[N], node: N, view: View, function: Function, places: Collection[int], keep: bool) -> Read:
     """A function along axes of an array, which stay with one cell if `keep`."""
-    gone = sorted({range(len(view.axes or ()))[place] for place in places}, reverse=True)
+    gone = sorted({place_of(place, len(view.axes or ())) for place in places}, reverse=True)
     if not gone or has_batch(view, gone[-1]):
         return Lacks(f"{node.op} over the batch")
     images = [] if walk.views.whole else [(view.sizes or ())[0]]
@@ -34,7 +35,7 @@ def reduce(walk: Walk[N], node: N, view: View, function: Function, places: Colle
 
 def total(walk: Walk[N], node: N, view: View, places: Collection[int], keep: bool) -> Read:
     """The sum along axes of known sizes, as so many times the mean."""
-    count = product_of((view.sizes or ())[place] for place in places)
+    count = product_of(view.size(place) for place in places)
     if isinstance(count, Open):
         return Lacks(f"{node.op} over an axis of open size")
     mean = reduce(walk, node, view, "mean", places, keep)

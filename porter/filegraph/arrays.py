@@ -17,6 +17,7 @@ from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.dims import Dim, Open
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View, unrepeated
+from porter.filegraph.places import Items, place_of
 from porter.filegraph.walk import Lacks, Read, Source, Walk
 from porter.graph import (
     AddArray,
@@ -36,11 +37,11 @@ from porter.graph import (
 def place_in(view: View, place: int) -> int:
     """The axis of the array at a place of its tensor, which is none of the batch."""
     axes = view.axes or ()
-    return range(len(axes))[place] - 1 + (len(view.value.shape or ()) - len(axes) + 1)
+    return place_of(place, len(axes)) - 1 + (len(view.value.shape or ()) - len(axes) + 1)
 
 
 def has_batch(view: View, place: int) -> bool:
-    return any(piece.axis == "N" for piece in (view.axes or ())[place])
+    return any(piece.axis == "N" for piece in Items(view.axes or ())[place])
 
 
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
@@ -69,7 +70,7 @@ def _with_stored(walk: Walk[N], node: N, views: Sequence[View], sources: Sequenc
     fits = len(held) + len(live) == len(sources) and live == [*range(live[0], live[-1] + 1)] and len(sizes) == len(view.axes or ())
     if not fits or None in shape or sizes[: 1 - walk.views.whole] not in ([], [1]):
         return None
-    sizes[place] = (view.sizes or ())[place]
+    sizes[place] = view.size(place)
     parts = [*stored[: live[0]], np.zeros(sizes), *stored[live[-1] + 1 :]]
     numbers = np.concatenate([each for each in parts if each is not None], place)
     before = sum(each.shape[place] for each in held[: live[0]])
@@ -89,7 +90,7 @@ def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> R
     found = [array for view in turned if view and (array := walk.as_array(f"{node.name}:array", view)) is not None]
     if len(found) < len(sources):
         return Lacks(f"{node.op} along the batch, or of values whose batch is moved")
-    whole = joined(walk, node, found, place_in(found[0], order.index(range(len(order))[place])))
+    whole = joined(walk, node, found, place_in(found[0], order.index(place_of(place, len(order)))))
     return whole.transposed([order.index(axis) for axis in range(len(order))]) or Lacks()
 
 
@@ -122,7 +123,7 @@ def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]
 def cut(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slice | int]) -> Read:
     """As porter.filegraph.moves.cut, of an array; the batch may be another axis than the first."""
     order = batch_first(whole)
-    parts = {range(len(order))[place]: part for place, part in parts.items()}
+    parts = {place_of(place, len(order)): part for place, part in parts.items()}
     if order and order[0]:
         turned = whole.transposed(order)
         found = cut(walk, node, name, turned, {order.index(place): part for place, part in parts.items()}) if turned else Lacks()
@@ -138,7 +139,7 @@ def cut(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slic
 def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
     found, links, gone = view, list[Op](), []
     for place, part in sorted(parts.items()):
-        size = (view.sizes or ())[place]
+        size = view.size(place)
         cells = slice(part, part + 1 or None) if isinstance(part, int) else part
         if isinstance(part, int):
             gone.append(place)
@@ -177,7 +178,7 @@ def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -
     if view is None or view.axes is None or view.sizes is None:
         return Lacks()
     value = view.value
-    for place, shift in sorted((range(len(view.axes))[place], shift) for place, shift in shifts.items()):
+    for place, shift in sorted((place_of(place, len(view.axes)), shift) for place, shift in shifts.items()):
         axis, size = place_in(view, place), view.sizes[place]
         if has_batch(view, place):
             return Lacks(f"{node.op} of the batch")
@@ -237,7 +238,7 @@ def as_cells(walk: Walk[N], name: str, view: View) -> View | None:
 def pad(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
     """Cells of a number before and after those of axes; negative amounts cut some off."""
     rank, links = len(view.axes or ()), list[Op]()
-    for place, (before, after) in sorted((range(rank)[place], pair) for place, pair in pairs.items() if any(pair)):
+    for place, (before, after) in sorted((place_of(place, rank), pair) for place, pair in pairs.items() if any(pair)):
         axis = place_in(view, place)
         if has_batch(view, place):
             return Lacks(f"{node.op} of the batch")

@@ -114,6 +114,8 @@ class Arrays:
         return self.arrays[name].shape if name in self.arrays else None
 
     def array(self, name: str) -> Array:
+        if name not in self.arrays:
+            raise ValueError(f"it lacks the tensor '{name:.60}'")
         return self.arrays[name]
 
 

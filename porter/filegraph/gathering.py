@@ -10,6 +10,7 @@ from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Open
 from porter.filegraph.layouts import View
+from porter.filegraph.places import place_of
 from porter.filegraph.walk import Lacks, Read, Walk
 
 _MOST_PARTS = 64
@@ -19,13 +20,13 @@ _MOST_PARTS = 64
 def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequence[int]) -> Read:
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
     view = walk.kept(source)
-    size = (view.sizes or ())[place]
-    cells = [] if isinstance(size, Open) else [range(size)[each] for each in places]
+    size = view.size(place)
+    cells = [] if isinstance(size, Open) else [place_of(each, size) for each in places]
     steps = {after - before for before, after in pairwise(cells)}
     if len(steps) == 1 and (step := min(steps)) and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place))):
         end = cells[-1] + step
         return moves.cut(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
-    if (shuffled := _shuffled(view, range(len(view.sizes or ()))[place], cells)) is not None:
+    if (shuffled := _shuffled(view, place_of(place, len(view.sizes or ())), cells)) is not None:
         return shuffled
     if not 0 < len(cells) <= _MOST_PARTS:
         return Lacks(f"{node.op} of {len(places)} places")

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from porter.filegraph.builder import Value
 from porter.filegraph.dims import ONLY, Dim, divides, product
+from porter.filegraph.places import Items, place_of
 from porter.graph.ops import Axis
 
 
@@ -41,15 +42,23 @@ class View:
     def sizes(self) -> tuple[Dim, ...] | None:
         if self.axes is None:
             return None
-        return tuple(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.axes)
+        return Items(product(piece.size for piece in axis if piece.size != ONLY) for axis in self.axes)
+
+    def size(self, place: int) -> Dim:
+        """Of an axis.
+
+        Raises:
+            ValueError: the tensor has no such axis.
+        """
+        return (self.sizes or Items())[place]
 
     def places(self, places: Iterable[int]) -> set[int]:
         """Places of axes, counted from the first one.
 
         Raises:
-            IndexError: the tensor has no such axis.
+            ValueError: the tensor has no such axis.
         """
-        return {range(len(self.axes or ()))[place] for place in places}
+        return {place_of(place, len(self.axes or ())) for place in places}
 
     def covers(self, other: View) -> bool:
         """Whether the other tensor has the same axes, of which some may have one cell in it."""
@@ -75,7 +84,7 @@ class View:
         """The tensor with axes of one cell, which have these places in it."""
         if self.axes is None:
             return self
-        added, left = {range(len(self.axes) + len(places))[place] for place in places}, iter(self.axes)
+        added, left = {place_of(place, len(self.axes) + len(places)) for place in places}, iter(self.axes)
         count = len(self.axes) + len(added)
         return replace(self, axes=tuple(() if place in added else next(left) for place in range(count)))
 

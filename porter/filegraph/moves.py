@@ -18,6 +18,7 @@ from porter.filegraph.builder import AXES, Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Dim, Open, Undecided, known, product, ratio, text
 from porter.filegraph.layouts import View
+from porter.filegraph.places import place_of
 from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
 from porter.graph import Add, ExtendMap, PadChannels, Resize, ResizeLike, Sigmoid, Softmax, Upsample
 from porter.graph.ops import Function, Mode
@@ -54,7 +55,7 @@ def flatten(walk: Walk[N], node: N, source: Reference, first: int, last: int = -
     sizes = walk.sizes(source)
     if sizes is None:
         return Lacks()
-    start, end = (range(len(sizes))[place] for place in (first, last))
+    start, end = (place_of(place, len(sizes)) for place in (first, last))
     return reshape(walk, node, source, [*sizes[:start], product(sizes[start : end + 1]), *sizes[end + 1 :]])
 
 
@@ -170,7 +171,7 @@ def _slice(part: slice, size: Dim) -> slice:
 def split(walk: Walk[N], node: N, source: Reference, place: int, sizes: Sequence[Dim], keep: bool = True) -> Read | list[Read]:
     """The parts of an axis one after the other; -1 is what is left. Without `keep` they have one cell, and lose the axis."""
     view = walk.kept(source)
-    size, stated = (view.sizes or ())[place], known(sizes)
+    size, stated = view.size(place), known(sizes)
     if isinstance(size, Open):
         return Lacks()
     wanted = [size - sum(each for each in stated if each >= 0) if each < 0 else each for each in stated]
@@ -250,7 +251,7 @@ def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View 
     sizes, at = [*joined.sizes], names.index("channels")
     sizes[at : at + 1] = [len(views), sizes[at] // len(views)]
     order = [axis for axis in range(len(sizes)) if axis != at]
-    order.insert(range(len(sizes))[place], at)
+    order.insert(place_of(place, len(sizes)), at)
     split = joined.reshaped(sizes)
     return split and split.transposed(order)
 
@@ -327,12 +328,12 @@ def reduce(walk: Walk[N], node: N, source: Source, function: Function, places: C
         turned = own.transposed(order)
         name, tap = (own.value.node, None) if isinstance(source, View) else (source[0], walk.tap(source))
         array = None if turned is None else walk.as_array(name, turned, tap if order[0] == 0 else None)
-        gone = {range(len(order))[place] for place in places}
+        gone = {place_of(place, len(order)) for place in places}
         inner = [order.index(place) for place in gone]
         found = Lacks() if array is None else array_products.reduce(walk, node, array, function, inner, keep)
         left = [place for place in order if keep or place not in gone]
         return found.transposed([left.index(place) for place in sorted(left)]) or Lacks() if isinstance(found, View) else found
-    gone = {range(len(names))[place] for place in places}
+    gone = {place_of(place, len(names)) for place in places}
     axes = {names[place] for place in gone}
     if "batch" in axes:
         return Lacks(f"{node.op} over the batch")

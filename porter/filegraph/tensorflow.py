@@ -124,6 +124,8 @@ def pads_of(walk: Walk[N], node: N) -> dict[int, tuple[int, int]]:
     table = walk.flow.value(node.inputs[1])
     if table is None:
         raise NoOp(f"{node.op} by numbers that the model computes as it runs")
+    if table.ndim != 2:
+        raise ValueError("pads that are no pairs")
     return {place: (before, after) for place, (before, after) in enumerate(table.tolist())}
 
 

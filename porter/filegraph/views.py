@@ -14,6 +14,7 @@ from porter.filegraph.builder import AXES, Builder, Value
 from porter.filegraph.dims import BATCH, ONLY, Dim, Open, product, ratio, text, unknown
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.layouts import Axes, Names, Piece, View, joined
+from porter.filegraph.places import Items
 from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Rearrange, Upsample
 from porter.graph.ops import MOST_AXES
 
@@ -121,7 +122,7 @@ class Views:
 
     def groups(self, view: View, place: int) -> int | None:
         """The groups of channels that an axis counts, which may have one channel each; None where it is something else."""
-        axis, channels = (view.axes or ())[place], view.value.channels or 0
+        axis, channels = Items(view.axes or ())[place], view.value.channels or 0
         count = product(piece.size for piece in axis)
         if isinstance(count, Open) or (inner := ratio(channels, count)) is None:
             return None

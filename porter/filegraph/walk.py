@@ -65,6 +65,10 @@ Read = Result | Lacks
 Reader = Callable[["Walk[N]", N], Read | list[Read]]
 
 
+class ReaderFault(RuntimeError):
+    """A reader has a mistake: what a file may state wrongly is a ValueError or a GraphError (porter.filegraph.places)."""
+
+
 class NoOp(Exception):
     """porter has no op for a node. The text names the node's op, and says what about it porter lacks."""
 
@@ -150,6 +154,8 @@ class Walk(Generic[N]):
         if source not in self.found:
             if not self.flow.is_value(source):
                 raise NoOp(f"an op of the constant '{name}'")
+            if name not in self.flow.nodes:
+                raise GraphError(f"no node gives output {index} of '{name}'")
             node = self.flow.nodes[name]
             own = [self.found[name, 0]] if (name, 0) in self.found else []
             inputs = own or [self.view(other) for other in node.inputs if self.flow.is_value(other)]
@@ -401,8 +407,9 @@ def _read(walk: Walk[N], node: N, reader: Reader[N]) -> Read | list[Read]:
         return Lacks(str(error))
     except (PaddingError, GraphError) as error:  # a window or a pad is too large
         return Lacks(f"{node.op} with {error.message}")
-    except (ValueError, TypeError, LookupError, ArithmeticError) as error:
-        # Inputs or numbers that the op does not take, or lacks; or a fault of porter's, which is not an op that porter lacks.
+    except (TypeError, LookupError) as error:
+        raise ReaderFault(f"{node.op}: {type(error).__name__}: {first_line(error)}") from error
+    except (ValueError, ArithmeticError) as error:  # inputs or numbers that the op does not take, or lacks
         return Lacks(f"{node.op} that could not be read, though porter has the op: {type(error).__name__}: {first_line(error)}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
+from porter.filegraph.places import Items, Reading
 from porter.formats.caffe.text import Message, parse
 from porter.formats.limits import MOST_NODES
 
@@ -22,7 +23,7 @@ _NEWER = {
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(Reading):
     """A layer.
 
     Attributes:
@@ -45,8 +46,8 @@ class Layer:
         return self.stated.part(_PARAMETERS.get(self.op, f"{self.op.lower()}_param"))
 
     @property
-    def blobs(self) -> list[str]:
-        return [name for name, _ in self.inputs[self.values :]]
+    def blobs(self) -> tuple[str, ...]:
+        return Items(name for name, _ in self.inputs[self.values :])
 
 
 _CONVOLUTIONS = ("Convolution", "Deconvolution", "DepthwiseConvolution", "ConvolutionDepthwise")

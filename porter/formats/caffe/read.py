@@ -305,7 +305,7 @@ def _axis(layer: Layer, older: str) -> int:
 
 def _slice(walk: Walk[Layer], layer: Layer) -> Read | list[Read]:
     axis, points = _axis(layer, "slice_dim"), layer.parameters.counts("slice_point")
-    whole = (walk.sizes(layer.inputs[0]) or (0,) * 4)[axis]
+    whole = walk.view(layer.inputs[0]).size(axis)
     ends = [*points, whole] if points else [whole // layer.gives * (place + 1) for place in range(layer.gives)]
     return moves.split(walk, layer, layer.inputs[0], axis, [end - start for start, end in zip([0, *ends], ends, strict=False)])
 

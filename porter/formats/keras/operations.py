@@ -124,7 +124,7 @@ def _split(layer: Layer) -> Read | list[Read]:
 
 def _unstack(layer: Layer) -> Read | list[Read]:
     (place,) = _places(layer, layer.arguments.get("axis", 0))
-    (parts,) = known([(layer.walk.sizes(layer.source) or ())[place]])
+    (parts,) = known([layer.walk.view(layer.source).size(place)])
     return moves.split(layer.walk, layer, layer.source, place, [1] * parts, keep=False)
 
 

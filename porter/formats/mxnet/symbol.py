@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference, own_name
+from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, read_json
 
 _THROUGH = frozenset({"Dropout", "BlockGrad", "identity", "_copy", "stop_gradient", "LinearRegressionOutput", "MakeLoss"})
@@ -46,7 +47,7 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(Reading):
     """An operator; `inputs` are values of others, and variables by their names."""
 
     name: str
@@ -90,9 +91,12 @@ def read_symbol(text: bytes, is_held: Callable[[str], bool]) -> Symbol:
     passed: list[tuple[LeftOut, Reference]] = []
     for place, each in enumerate(stated["nodes"]):
         # `attrs` since 1.0; before it `attr`, and before 0.9 `param` beside an `attr` of what has no meaning to an operator.
-        words = Stated({**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})})
         given, name = [source[:2] for source in each["inputs"]], own_name(str(each["name"]), place, names)
-        if any(not 0 <= before < place for before, _ in given):
+        own = {**each.get("attr", {}), **each.get("param", {}), **each.get("attrs", {})}
+        if any(isinstance(word, list | dict | None) for word in own.values()):
+            raise ValueError(f"'{name}' states what is no word")
+        words = Stated({key: str(word) for key, word in own.items()})
+        if any(type(index) is not int or not 0 <= before < place for before, index in given):
             raise ValueError(f"'{name}' reads what comes after it")
         inputs = [(known[before][0], index) if index else known[before] for before, index in given]
         if each["op"] == "null":

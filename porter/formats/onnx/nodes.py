@@ -16,6 +16,7 @@ from porter.base.errors import GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known
+from porter.filegraph.places import Items, Reading
 
 Walk = walk.Walk["OnnxNode"]
 MISSING: Reference = ("", 0)
@@ -23,7 +24,7 @@ MISSING: Reference = ("", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class OnnxNode:
+class OnnxNode(Reading):
     """One node, or a tensor that the file stores (`Constant`).
 
     Attributes:
@@ -47,7 +48,7 @@ class OnnxNode:
         return self.inputs[place] if place < len(self.inputs) and self.inputs[place] != MISSING else None
 
     def integers(self, name: str) -> tuple[int, ...]:
-        return tuple(self.attributes[name].ints) if name in self.attributes else ()
+        return Items(self.attributes[name].ints) if name in self.attributes else ()
 
     def integer(self, name: str, default: int = 0) -> int:
         return int(self.attributes[name].i) if name in self.attributes else default

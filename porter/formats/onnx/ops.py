@@ -11,6 +11,7 @@ from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.einsum import einsum
 from porter.filegraph.gathering import gather
 from porter.filegraph.layouts import View
+from porter.filegraph.places import place_of
 from porter.filegraph.reductions import least, log_softmax
 from porter.filegraph.walk import Lacks, Read, Reader, Source, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
@@ -113,7 +114,7 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
     if places and shape:
         if sizes == (count,) and places == [*range(count)]:
             return moves.reshape(walk, node, node.inputs[0], shape)
-        axis = range(len(sizes or ()))[node.integer("axis")]
+        axis = place_of(node.integer("axis"), len(sizes or ()))
         found = gather(walk, node, node.inputs[0], axis, places)
         apart = [*(sizes or ())[:axis], *shape, *(sizes or ())[axis + 1 :]]
         return found.reshaped(apart) or Lacks() if isinstance(found, View) and len(shape) > 1 else found
@@ -125,7 +126,7 @@ def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     stated, axis = node.stated(walk.flow, "split", 1), node.integer("axis")
     if stated:
         return moves.split(walk, node, node.inputs[0], axis, stated)
-    (size,) = known([(walk.sizes(node.inputs[0]) or ())[axis]])
+    (size,) = known([walk.view(node.inputs[0]).size(axis)])
     most = -(-size // node.outputs)
     return moves.split(walk, node, node.inputs[0], axis, [most] * (size // most) + ([size % most] if size % most else []))
 

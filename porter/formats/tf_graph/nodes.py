@@ -11,6 +11,7 @@ import numpy as np
 from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.places import Items, Reading
 from porter.formats.limits import MOST_NODES
 from porter.graph.walks import in_order
 
@@ -19,7 +20,7 @@ Refuse = Callable[[str], FileError]
 
 
 @dataclass(frozen=True, slots=True)
-class GraphNode:
+class GraphNode(Reading):
     """One node.
 
     Attributes:
@@ -35,7 +36,7 @@ class GraphNode:
     controls: tuple[str, ...] = ()
 
     def integers(self, name: str) -> tuple[int, ...]:
-        return tuple(self.attributes[name].list.i) if name in self.attributes else ()
+        return Items(self.attributes[name].list.i) if name in self.attributes else ()
 
     def integer(self, name: str, default: int = 0) -> int:
         return int(self.attributes[name].i) if name in self.attributes else default

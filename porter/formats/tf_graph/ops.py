@@ -11,6 +11,7 @@ from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
 from porter.filegraph.gathering import gather
+from porter.filegraph.places import place_of
 from porter.filegraph.reductions import log_softmax, root
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
 from porter.filegraph.walk import Lacks, Read, Reader, Repeated, always, by_numbers, by_sizes, unary
@@ -78,7 +79,7 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
         return Lacks(f"{node.op} of several places")
     if not shape:
         return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
-    return gather(walk, node, node.inputs[0], range(len(sizes))[int(axis)], places)
+    return gather(walk, node, node.inputs[0], place_of(int(axis), len(sizes)), places)
 
 
 def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -> Read:

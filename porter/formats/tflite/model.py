@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.filegraph.kernels.program import Reference, own_name
+from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, most_bytes
 from porter.formats.tflite.flatbuffer import Table, root
 from porter.formats.tflite.sparse import dense
@@ -60,7 +61,7 @@ class Unread(Exception):
 
 
 @dataclass(frozen=True)
-class Operator:
+class Operator(Reading):
     """An operator; an activation that the file states inside another one is one of its own.
 
     Attributes:

@@ -18,6 +18,7 @@ from porter.filegraph.file_graph import FileGraph, completed
 from porter.filegraph.gathering import gather
 from porter.filegraph.layers import part, read_graph
 from porter.filegraph.names import expect_values
+from porter.filegraph.places import place_of
 from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import least, log_softmax, over_norm, root, unit_of
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack
@@ -151,7 +152,7 @@ def _gather(walk: Walk[Operator], node: Operator) -> Read:
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
         return moves.cut(walk, node, node.inputs[0], {axis: slice(place, place + 1 or None) if shape else place})
-    return gather(walk, node, node.inputs[0], range(len(walk.sizes(node.inputs[0]) or ()))[axis], places)
+    return gather(walk, node, node.inputs[0], place_of(axis, len(walk.sizes(node.inputs[0]) or ())), places)
 
 
 def _reverse(walk: Walk[Operator], node: Operator) -> Read:

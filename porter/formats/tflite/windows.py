@@ -9,6 +9,7 @@ from porter.filegraph.builder import LARGEST_FLOAT32
 from porter.filegraph.dataflow import Reference, Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layouts import View
+from porter.filegraph.places import Items
 from porter.filegraph.tensorflow import pads_of
 from porter.filegraph.walk import Lacks, Read, Walk
 from porter.formats.tflite.model import Operator
@@ -16,7 +17,7 @@ from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Window
 
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
-_SAME = ("SAME", "VALID")
+_SAME = Items(("SAME", "VALID"))
 
 
 def stored(walk: Walk[Operator], node: Operator, place: int) -> Tensor | None:

@@ -11,7 +11,8 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.left_out import LeftOut
 from porter.filegraph.kernels.program import Reference
-from porter.formats.limits import MOST_NODES
+from porter.filegraph.places import Reading
+from porter.formats.limits import MOST_NODES, Members
 from porter.formats.torch7.objects import Table, Thing
 
 Flow = Reference | list["Flow"]
@@ -24,7 +25,7 @@ _AS_MODEL = ("model", "net", "network", "module")
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(Reading):
     """A module that computes something.
 
     Attributes:
@@ -147,7 +148,7 @@ def read_network(module: Thing) -> Network:
             if isinstance(array, np.ndarray) and array.size:
                 held[role] = names.setdefault(id(array), f"{name}/{role}".replace("/", "."))
                 tensors[held[role]] = array
-        layers.append(Layer(name, op, tuple(_flat(list(values))), {str(key): each for key, each in fields.items()}, held))
+        layers.append(Layer(name, op, tuple(_flat(list(values))), {str(key): each for key, each in fields.items()}, Members(held)))
         return name, 0
 
     ends = tuple(dict.fromkeys(_flat(run(module, "", (IMAGE, 0)))))

@@ -13,6 +13,7 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known, ratio
 from porter.filegraph.gathering import gather
 from porter.filegraph.layouts import View
+from porter.filegraph.places import place_of
 from porter.filegraph.reductions import log_softmax
 from porter.filegraph.walk import Lacks, Read, leave_out
 from porter.formats.torch_export.constants import EXACT_TYPES
@@ -96,7 +97,7 @@ def read_unflatten(walk: Walk, node: AtenNode) -> Read:
     sizes = walk.view(source).sizes
     if sizes is None:
         return Lacks()
-    place = range(len(sizes))[place]
+    place = place_of(place, len(sizes))
     return moves.reshape(walk, node, source, [*sizes[:place], *sizes_of(walk, node, "sizes", source), *sizes[place + 1 :]])
 
 

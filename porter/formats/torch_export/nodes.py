@@ -15,6 +15,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.filegraph import walk
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.places import Reading
 from porter.formats.limits import MOST_NODES, Members
 
 Walk = walk.Walk["AtenNode"]
@@ -30,7 +31,7 @@ UNKNOWN = ...
 
 
 @dataclass(frozen=True, slots=True)
-class AtenNode:
+class AtenNode(Reading):
     """One call of an op, or a value that the program is given (`input`, `tensor`, `number`).
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from porter.filegraph.arithmetic import ones
 from porter.filegraph.einsum import einsum
@@ -15,7 +14,7 @@ from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.sizes import SIZES, read_size
 from porter.graph import ChannelShuffle, DepthToSpace, Gelu, HardSigmoid, Op
 
-Reader = Callable[[Walk, AtenNode], Any]
+Reader = Callable[[Walk, AtenNode], Read | list[Read]]
 
 
 def _each(make: Callable[[AtenNode], Op]) -> Reader:

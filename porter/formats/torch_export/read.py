@@ -147,7 +147,12 @@ def _read_graph(
     walk = begin(flow, given, arrays, taps.get, repeats=partial(_repeats, nodes))
 
     def read(walk: Walk, node: AtenNode) -> Read | list[Read]:
-        return Lacks(foreign[node.name]) if node.name in foreign else READERS[node.op](walk, node)
+        if node.name in foreign:
+            return Lacks(foreign[node.name])
+        try:
+            return READERS[node.op](walk, node)
+        except (TypeError, LookupError) as error:  # a program may state arguments of any type
+            raise ValueError(f"{type(error).__name__}: {error}") from error
 
     read_nodes(walk, lambda op: read if op in READERS else None)
     found = walk.builder.finish(walk.ends(ends))

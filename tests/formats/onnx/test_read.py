@@ -411,7 +411,7 @@ FOREIGN: dict[str, tuple[str, str]] = {
     "an op of another domain": ("y = mine.Gelu (x)", "mine.Gelu"),
     "an op that is none": ("y = Frobnicate (x)", "Frobnicate"),
     "a quotient of one": ("y = Div (x)", "no op for 'y' \\(Div"),
-    "an op without inputs": ("c = Conv (x) y = Relu (c)", "Conv that could not be read, though porter has the op: IndexError"),
+    "an op without inputs": ("c = Conv (x) y = Relu (c)", "Conv that could not be read, though porter has the op: ValueError"),
     "pads without end": ("y = Pad (x, endless, fill)", "whole numbers from 0 to 1024"),
     "pads that are not whole": ("y = Pad (x, scales)", "Pad"),
     "channels padded without end": (
