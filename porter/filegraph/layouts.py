@@ -68,8 +68,11 @@ class View:
 
     def transposed(self, order: Sequence[int]) -> View | None:
         """The axes in another order."""
-        fits = self.axes is not None and sorted(axis % len(self.axes) for axis in order) == list(range(len(self.axes)))
-        return replace(self, axes=tuple(self.axes[axis] for axis in order)) if self.axes is not None and fits else None
+        if self.axes is None:
+            return None
+        places = [place_of(axis, len(self.axes)) for axis in order]
+        fits = sorted(places) == [*range(len(self.axes))]
+        return replace(self, axes=tuple(self.axes[place] for place in places)) if fits else None
 
     def without(self, places: Iterable[int]) -> View | None:
         """The tensor without axes, of one cell, at these places; None where they have more."""

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from porter.base.errors import FileError
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
 from porter.formats.keras.versions import DEFAULTS, MODELS, OPERATION, is_foreign, is_operation, modern
-from porter.formats.limits import MOST_NODES, read_json
+from porter.formats.limits import MOST_NODES, Members, read_json
 
 LayerNames = tuple[str, ...]
 """The names of the models that a layer is nested in, outermost first, and its own."""
@@ -145,7 +145,7 @@ def moved(given: Any, places: Mapping[int, int]) -> Any:
         return replace(given, arguments=moved(given.arguments, places), keywords=moved(given.keywords, places))
     if isinstance(given, tuple):
         return tuple(moved(each, places) for each in given)
-    return {name: moved(each, places) for name, each in given.items()} if isinstance(given, Mapping) else given
+    return Members((name, moved(each, places)) for name, each in given.items()) if isinstance(given, Mapping) else given
 
 
 def _version(model: Mapping[str, Any], calls: Sequence[Call]) -> int:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from porter.formats.limits import Members
+
 _CONSTANT = "_CONSTANT_VALUE"
 """Keras 2's mark of a first argument that is not a tensor (keras/engine/node.py)."""
 
@@ -103,7 +105,7 @@ def _parse(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "class_name" not in value:
-        return {key: _parse(item) for key, item in value.items()}
+        return Members((key, _parse(item)) for key, item in value.items())
     kind = value["class_name"]
     if kind == "__keras_tensor__":
         layer, call, output = value["config"]["keras_history"]
@@ -125,5 +127,5 @@ def _replaced(value: Any, with_value: Callable[[Reference], Any]) -> Any:
     if isinstance(value, Reference):
         return with_value(value)
     if isinstance(value, dict):
-        return {key: _replaced(item, with_value) for key, item in value.items()}
+        return Members((key, _replaced(item, with_value)) for key, item in value.items())
     return tuple(_replaced(item, with_value) for item in value) if isinstance(value, tuple) else value
