@@ -268,6 +268,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     **dict.fromkeys((ops.Identity, ops.Dropout), _plain("Power")),
     ops.Flatten: _flatten,
     ops.AsMap: lambda maker, node, op: maker.layer("Reshape", node.path, *node.inputs, shape={"dim": (0, 0, 1, 1)}),
+    ops.Rearrange: _plain("Reshape", lambda op: {"shape": {"dim": (-1,)}}),
     ops.PadMap: _pad_map,
     ops.CropMap: lambda maker, node, op: maker.moved(node.path, node.inputs[0], maker.channels(node.path), less(NONE, op.pads)),
     ops.PadChannels: _chosen,

@@ -269,6 +269,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     **dict.fromkeys((ops.Identity, ops.Dropout), _plain("_mul_scalar", lambda op: {"scalar": 1.0})),
     ops.Flatten: _flatten,
     ops.AsMap: _plain("Reshape", lambda op: {"shape": (0, 0, 1, 1)}),
+    ops.Rearrange: _plain("Reshape", lambda op: {"shape": (-1,)}),
     ops.PadMap: lambda maker, node, op: maker.padded(maker.values[node.path], node.inputs[0], op.pads, op.fill),
     ops.ExtendMap: _extended,
     ops.CropMap: lambda maker, node, op: maker.cropped(maker.values[node.path], node.inputs[0], op.pads),

@@ -21,7 +21,7 @@ from porter.filegraph.names import Names
 from porter.files import digest
 from porter.frameworks import Tensors
 from porter.frameworks.numpy import engine, ports
-from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, shapes, tensor_shapes
+from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Rearrange, shapes, tensor_shapes
 from porter.graph.ops import Axes, channels_in, row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY, Capabilities, Pads, Realisation, Size
@@ -99,7 +99,8 @@ class NetDestination(Generic[M]):
     Attributes:
         TITLE: the framework's name, for messages.
         NET_FILE: has the net's text; its tensors are in MODEL_FILE.
-        SPELLINGS: how the framework says each op without a padding site that it has.
+        SPELLINGS: how the framework says each op without a padding site that it has; a Rearrange, only one that leaves a number of
+            each image.
         NO_ARRAYS: why arrays are refused, where its layers have none.
     """
 
@@ -187,12 +188,12 @@ class NetDestination(Generic[M]):
 
     def _add(self, maker: M, node: Node, plan: Plan) -> None:
         op, spelling = node.op, row_of(self.SPELLINGS, type(node.op))
-        if any(isinstance(maker.shapes[path], Axes) for path in (node.path, *node.inputs)):
+        if any(isinstance(maker.shapes[path], Axes) and maker.shapes[path] for path in (node.path, *node.inputs)):
             words = self.NO_ARRAYS or f"porter writes maps and features for {self.TITLE}, not arrays of other axes"
             raise GraphError(words, where=node.path)
         if isinstance(op, Conv | MaxPool | AvgPool):
             self.windowed(maker, node, op, plan.realisations[node.path])
-        elif spelling is not None:
+        elif spelling is not None and not (isinstance(op, Rearrange) and maker.shapes[node.path]):
             spelling(maker, node, op)
         else:
             raise GraphError(f"porter writes no layer of {self.TITLE} for {op.words}", where=node.path)

@@ -45,6 +45,7 @@ SAID = {
     "Caffe pads with zeros only, not with -2.5",
     "Caffe's BNLL is log(1 + exp(x)) for every x, not x above 20",
     "Caffe's Eltwise takes values of one shape",
+    "Caffe's layers take maps and features, not arrays of other axes",
 }
 
 
@@ -69,7 +70,7 @@ def opencv(folder: Path, batch: Array, names: list[str]) -> dict[str, Array]:
 def test_every_op(tmp_path: Path, size: Size, of_maps: Any) -> None:
     graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, PLAIN)
     assert {*PLAIN, *WINDOWED} - {type(node.op) for node in graph.nodes} == ({Flatten} if size == ANY else set())
-    assert said == SAID
+    assert said == SAID | (set() if size == ANY else {"porter writes no layer of Caffe for a rearrange"})
     plan, tensors = make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph)
     assert plan.only_size == (None if size == ANY else SIZE)
     framework.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": json.dumps(SIZE), "porter.zoo": "keras"})
@@ -80,6 +81,8 @@ def test_every_op(tmp_path: Path, size: Size, of_maps: Any) -> None:
         found = framework.ENGINE.run(exact, images(at), [*wanted][1:])
         assert not {path: value.shape for path, value in found.items() if difference(value, wanted[path]) > EXACT}
         run = opencv(tmp_path, images(at), [net.values[path] for path in graph.outputs])
+        numbers = {net.values[path] for path in graph.outputs if wanted[path].ndim == 1}
+        run |= {name: run[name][:, 0] for name in numbers}  # OpenCV's arrays in Python have two axes at least
         paths = [path for path in graph.outputs if not dilated(graph.by_path[path].op)]
         assert not [path for path in paths if difference(run[net.values[path]], wanted[path]) > ROUNDED]
 

@@ -31,6 +31,7 @@ SAID = {
     "MXNet's Pad knows no mode wrap",
     "porter writes MXNet's InstanceNorm, not norms of several channels",
     "porter writes no norm along an axis for MXNet",
+    "porter writes maps and features for MXNet, not arrays of other axes",
 }
 
 
@@ -46,7 +47,7 @@ def images(size: tuple[int, int]) -> Array:
 def test_every_op(size: Size, of_maps: Any) -> None:
     graph, said = graph_of(of_maps, size)
     assert {*PLAIN, *WINDOWED} - {type(node.op) for node in graph.nodes} == ({Flatten} if size == ANY else set())
-    assert said == SAID
+    assert said == SAID | (set() if size == ANY else {"porter writes no layer of MXNet for a rearrange"})
     plan, tensors = make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph)
     assert plan.only_size == (None if size == ANY else SIZE)
     model = framework.ENGINE.build(plan, tensors, {}, "float64")

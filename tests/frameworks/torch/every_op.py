@@ -184,6 +184,8 @@ ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
     *(
         ("one", Rearrange("h c -> () h c"), ("max_0",)),
         ("sum", Add(), ("grid", "one")),
+        ("number", Rearrange("() ->"), ("single",)),
+        ("curved", Elu(0.5), ("number",)),
         ("more", Dense(3), ("cells",)),
         ("each", Dense(5, bias=False), ("grid",)),
     ),
@@ -209,6 +211,7 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     w.add("last", SliceChannels(5, 8), "stem")
     w.add("small", MaxPool(THREE, Convention(fill=LOWEST)), "stem")
     w.add("thin", GlobalMaxPool(keep=True), "first")
+    w.add("single", Dense(1), "features")
     cases = [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
     cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
     cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]

@@ -23,6 +23,7 @@ from porter.graph import (
     Scope,
     Shape,
 )
+from porter.graph.ops import channels_in
 from porter.padding import LOWEST, Convention, Window
 
 SAME = Convention("same")
@@ -44,7 +45,7 @@ class Writer:
         inputs = inputs or (self.last,)
         self.nodes.append(Node(path, op, inputs))
         self.shapes[path] = op.shape(*(self.shapes[source] for source in inputs))
-        self.width[path] = self.shapes[path][0]
+        self.width[path] = channels_in(self.shapes[path])
         self.last = path
         return path
 
