@@ -214,6 +214,11 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
     content = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
     lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {result.framework or 'any'}"]
     size = "any size" if result.size is None else "{}x{}".format(*result.size)
+    axes = result.port.graph.get("axes") if result.port else checkpoint.graph and checkpoint.graph.axes
+    if axes:
+        from porter.graph import axes_text
+
+        size = axes_text(axes)
     if match is not None:
         fits = f"{match.score:.1%}"
         lines.append(

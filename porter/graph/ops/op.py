@@ -19,8 +19,8 @@ OPS: dict[str, type[Op]] = {}
 
 
 class Axes(tuple[int | None, ...]):
-    """The shape of an array: a value that is neither a map nor features, such as one of two axes, or of none: a number of each image.
-    Its axes have the same order in every framework, and the last one is its channels. None stands for an open size.
+    """The shape of an array: a value that is neither a map nor features, such as one of two axes, or of none: a number of each
+    image. Its axes have the same order in every framework, and the last one is its channels. None stands for an open size.
     """
 
 

@@ -12,6 +12,7 @@ import torch
 
 import porter
 from porter.base.errors import PorterError, UsageError
+from porter.cli import printing
 from porter.port import NOT_MADE, PASSED
 from tests.node_tests import run
 
@@ -91,6 +92,8 @@ def test_a_port_keeps_the_rank_of_its_input(name: str, to: str, tmp_path: Path) 
                 each(wrong)
     with pytest.raises(UsageError, match=r"takes N x .*, no photos"):
         porter.predict(tmp_path / "port", ["photo.png"])
+    for each in (path, *([tmp_path / "port"] if name == "a vector" else [])):  # a port without tensors is no file to inspect
+        assert any("; input N x " in line for line in printing.inspection(porter.inspect(each)))
 
 
 @pytest.mark.parametrize(
