@@ -185,7 +185,8 @@ def evaluate_several(
         fast,
     )
     if fast and options.run != FP32:
-        raise UsageError("the fastest way is chosen, and another one is given", where="--fast", next="leave out one of both")
+        advice = "leave it out, or --precision, --amp, --compile and --channels-first"
+        raise UsageError(f"it chooses how the port runs, and {options.run.words} is asked for", where="--fast", next=advice)
     expected = _expected(expect_top1, tolerance)
     if weights is not None and not source:
         raise UsageError("these weights are the source's, and --source is not given", where="--weights", next="add --source")
@@ -197,6 +198,8 @@ def evaluate_several(
     with joined(process) as gather:
         entrants = [_entrant(folder, source, path_of(weights), path_of(recipes), options) for folder in folders]
         sets = {classes: _photos(Path(data), classes, options) for classes in dict.fromkeys(map(_classes, entrants))}
+        real = replace(options, labels=path_of(real_labels), limit=None)
+        relabelled = {classes: _photos(Path(data), classes, real) for classes in sets} if real.labels else {}
         here = _passes(entrants, sets, options, process, afresh or fast)
         parts = gather(here.measured)
     kept = here.settle(all(_whole(part, len(entrants)) for part in parts))
@@ -209,9 +212,9 @@ def evaluate_several(
         if not measured.scored.complete and not measured.scored.reached.any():
             continue
         result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes)))
-        if real_labels is not None:
-            relabelled = _photos(Path(data), _classes(entrant), replace(options, labels=path_of(real_labels), limit=None))
-            result = replace(result, real=_relabelled(data_set, relabelled, measured.scored, entrant.port.record.background))
+        if relabelled:
+            real_set = relabelled[_classes(entrant)]
+            result = replace(result, real=_relabelled(data_set, real_set, measured.scored, entrant.port.record.background))
         if kept and not result.complete:
             at = int(measured.scored.reached.sum())
             result = _warned(result, f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew")
@@ -388,7 +391,7 @@ def _evaluation(entrant: Entrant, photos: PhotoSet, options: Options, measured: 
         classes=record.classes,
         run=measured.way.run.words,
         tried=measured.way.tried,
-        fp32=_accuracy(scored, PLAIN, len(photos.failed)) if measured.way.tried else None,
+        fp32=_accuracy(scored, PORT if measured.way.run == FP32 else PLAIN, len(photos.failed)) if measured.way.tried else None,
         waited=None if measured.way.network is None else scored.waited / scored.seconds,
         network=measured.way.network,
     )

@@ -175,12 +175,12 @@ def measure(
         port, own, source = entrant.port, _named(PORT, place), _named(SOURCE, place)
         if options.fast:
             tried[place] = tried_runs(partial(classifier_of, entrant, device), options.made_pixels(entrant), device)
-            models[_named(PLAIN, place)] = classifier_of(entrant, device, FP32)
         runs[place] = tried[place][0].run if options.fast else options.run
         models[own] = classifier_of(entrant, device, runs[place])
-        if (
-            device != "cpu" or runs[place].compiled
-        ):  # compiling, and what a GPU does at its first batch, are none of the photos' time
+        if options.fast and runs[place] != FP32:
+            models[_named(PLAIN, place)] = classifier_of(entrant, device, FP32)
+        # Compiling, and what a GPU does at its first batch, are none of the photos' time.
+        if device != "cpu" or runs[place].compiled:
             models[own](options.made_pixels(entrant))()
         logits |= dict.fromkeys((own, source, _named(PLAIN, place)), logits_of(port.record))
         if entrant.opened is not None:
@@ -194,7 +194,7 @@ def measure(
     def measured(scored: Scored) -> list[Measured]:
         results = []
         for place in range(len(entrants)):
-            roles = [PORT, *[SOURCE] * (place in seen), *[PLAIN] * (place in tried)]
+            roles = [PORT, *[SOURCE] * (place in seen), *[PLAIN] * (_named(PLAIN, place) in models)]
             own_scores = replace(scored, models={role: scored.models[_named(role, place)] for role in roles})
             reference, warnings = beside.get(place, ("", ()))
             way = Way(runs[place], tried.get(place, ()), network.get(place))

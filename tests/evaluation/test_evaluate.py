@@ -18,6 +18,7 @@ import torch
 from PIL import Image
 
 import porter
+from porter.base.dtypes import FP32, Run
 from porter.base.errors import FileError, UsageError
 from porter.data.labels import imagenet_classes
 from porter.data.pipeline import making
@@ -222,7 +223,7 @@ def test_labels_of_another_file_stand_in_the_record(mine: Made, tmp_path: Path) 
         ({"crops": 5}, "none of 1, 10"),
         ({"precision": "fp8"}, "none of fp32, tf32, bf16, fp16"),
         ({"precision": "tf32", "amp": "bf16"}, "--amp"),
-        ({"fast": True, "amp": "bf16"}, "leave out one"),
+        ({"fast": True, "amp": "bf16"}, "and bf16 is asked for"),
         ({"batch_size": 0}, "at least 1"),
         ({"workers": -1}, "at least 0"),
         ({"limit": 0}, "at least 1"),
@@ -252,7 +253,20 @@ def test_a_fast_run_stands_beside_fp32(mine: Made, measured: tuple[Path, Evaluat
         run(mine, fast=True)
 
 
-def test_reals_labels_stand_beside_the_photos_own(mine: Made, tmp_path: Path) -> None:
+def test_a_fast_run_in_fp32_is_its_own_figure_beside(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, original = list[Run](), measuring.classifier_of
+
+    def counted(entrant: measuring.Entrant, device: str, way: Run) -> Any:
+        made.append(way)
+        return original(entrant, device, way)
+
+    monkeypatch.setattr(measuring, "classifier_of", counted)
+    monkeypatch.setattr(measuring, "tried_runs", lambda *args: (speed.Tried(FP32, 1.0),))
+    found = run(mine, fast=True)
+    assert made == [FP32] and found.fp32 is not None and found.fp32.top1 == found.top1
+
+
+def test_reals_labels_stand_beside_the_photos_own(mine: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "val").mkdir()
     photos = sorted(mine.photos.glob("*/*.png"))[:3]
     best = [porter.predict(mine.port, [photo])[0].top5[0].index for photo in photos]
@@ -269,6 +283,9 @@ def test_reals_labels_stand_beside_the_photos_own(mine: Made, tmp_path: Path) ->
     own = [wnids.index(photo.parent.name) for photo in photos]
     assert found.images == 3 and found.top1 == pytest.approx(100 * sum(map(int.__eq__, own, best)) / 3)
     assert found.real is not None and (found.real.images, found.real.top1) == (2, 50.0)
+    monkeypatch.setattr(evaluate_module, "measure", lambda *args: pytest.fail("photos were scored before the labels were read"))
+    with pytest.raises(FileError, match=r"--real-labels takes real\.json"):
+        run(Made(mine.port, mine.weights, tmp_path / "val"), real_labels=tmp_path / "none.json")
 
 
 def test_control_c_leaves_the_record_as_it_is(mine: Made, monkeypatch: pytest.MonkeyPatch) -> None:

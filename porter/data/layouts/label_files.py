@@ -22,7 +22,10 @@ _ARCHIVE = "ILSVRC2012_devkit_t12.tar.gz"
 _TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _MAX_FILE = 8 << 20  # ReaL's file has 0.4 million bytes, the ground truth 0.2
 
-_NEXT = f"give the devkit ({_ARCHIVE}, unpacked or not), ReaL's real.json, slim's, Caffe's or Kaggle's list with --labels"
+_NEXT = (
+    f"--labels takes the devkit ({_ARCHIVE}, unpacked or not), ReaL's real.json, slim's, Caffe's or Kaggle's list; "
+    "--real-labels takes real.json"
+)
 _LISTS = ((b"ImageId", "Kaggle's list"), (b"ILSVRC2012_val_", "Caffe's list"), (b"n", "slim's list"))
 """How lists of labels begin."""
 
@@ -89,7 +92,7 @@ def relabelled(found: FoundPhotos, given: LabelFile) -> FoundPhotos:
     numbers = [validation_number(candidate.key) for candidate in found.candidates]
     if not any(numbers):
         message = f"{given.name} labels ILSVRC2012_val_00000001 and so on, and no photo here has such a name"
-        raise FileError(message, where=str(found.path))
+        raise FileError(message, where=str(found.path), next="name the photos as ImageNet does, or leave these labels out")
     for candidate, number in zip(found.candidates, numbers, strict=True):
         labels = given.labels[number - 1] if number else ()
         if number and not labels:
