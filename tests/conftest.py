@@ -16,8 +16,8 @@ from porter.formats.triton import load_triton
 from porter.identify import matching
 from porter.recipe import known_variants, recipes_folder
 from porter.recipe.find import KnownVariant
-from tests.slim_files import SlimFile, write_slim
-from tests.weights_files import write_weights
+from tests.support.slim_files import SlimFile, write_slim
+from tests.support.weights_files import write_weights
 
 # TensorFlow itself takes oneDNN on some processors only; on others its CPU has no convolution with channels first, and rounds more.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")

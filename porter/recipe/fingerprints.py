@@ -1,7 +1,7 @@
 """What tells porter's own variants apart without their graphs, kept beside the recipes in fingerprints.json.
 
-Only the variants that a file could be are then read and expanded. `python -m tests.fingerprints` writes fingerprints.json, and a
-test holds it to the recipes. If it was made from other texts than those beside it, it is not used: every variant is expanded.
+Only the variants that a file could be are then read and expanded. `python -m tests.support.fingerprints` writes fingerprints.json,
+and a test holds it to the recipes. If it was made from other texts than those beside it, it is not used: every variant is expanded.
 """
 
 from __future__ import annotations

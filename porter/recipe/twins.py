@@ -1,8 +1,8 @@
 """Twins: two zoos' variants that take the same tensors and compute something else, such as timm's tf_ models and its others.
 
 A strict load of a twin's weights succeeds, and its answers are wrong. Those among porter's own recipes are kept beside them in
-twins.json, so that no recipe has to be expanded to know them. `python -m tests.twins` computes the file from the recipes, and a
-test holds it to them. If it was made from other texts than those beside it, it is not used.
+twins.json, so that no recipe has to be expanded to know them. `python -m tests.support.twins` computes the file from the recipes,
+and a test holds it to them. If it was made from other texts than those beside it, it is not used.
 """
 
 from __future__ import annotations

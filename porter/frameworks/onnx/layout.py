@@ -21,9 +21,10 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 MODEL_FILE, DATA_FILE = "model.onnx", "model.onnx.data"
 """DATA_FILE holds the tensors of a model that is too large for one protobuf message."""
 
-# tests/padding/test_frameworks.py compares what follows from it with windows laid cell by cell, in onnxruntime too. `real_cells` is
-# count_include_pad=0, `clipped_window` count_include_pad=1. onnxruntime 1.31 refuses auto_pad, or computes it wrongly, with a
-# dilation and for a kernel shorter than its stride. A pool's "pad should be smaller than kernel" (cpu/nn/pool_attributes.h).
+# tests/roads/padding/test_frameworks.py compares what follows from it with windows laid cell by cell, in onnxruntime too.
+# `real_cells` is count_include_pad=0, `clipped_window` count_include_pad=1. onnxruntime 1.31 refuses auto_pad, or computes it
+# wrongly, with a dilation and for a kernel shorter than its stride. A pool's "pad should be smaller than kernel"
+# (cpu/nn/pool_attributes.h).
 CAPABILITIES = Capabilities(
     symmetric=True,
     explicit=True,

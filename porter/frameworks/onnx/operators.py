@@ -1,7 +1,7 @@
 """ONNX's operators in double precision, where its reference implementation has them wrong, slow or in float32.
 
-tests/frameworks/onnx/test_operators.py compares both with onnxruntime: every operator that porter reads, in every opset. Wrong in
-onnx 1.23, with the distance from onnxruntime (relative L2):
+tests/unit/frameworks/onnx/test_operators.py compares both with onnxruntime: every operator that porter reads, in every opset.
+Wrong in onnx 1.23, with the distance from onnxruntime (relative L2):
 
 - Softmax, LogSoftmax and Hardmax before opset 13 are over one axis, not over all from it on: 5.0, 1.0 and 2.2 for N×C×1×1.
 - BatchNormalization before 14 takes the statistics of its input (0.09), and before 9 it fails.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # `porter pads` needs no numpy
 
 WEIGHTS_FILE = "model.safetensors"
 
-# tests/frameworks/torch/test_layout.py compares this with torch's own layers. `real_cells` is count_include_pad=False,
+# tests/unit/frameworks/torch/test_layout.py compares this with torch's own layers. `real_cells` is count_include_pad=False,
 # `clipped_window` count_include_pad=True. A pool's pad "should be smaller than or equal to half of kernel size".
 CAPABILITIES = Capabilities(
     symmetric=True,

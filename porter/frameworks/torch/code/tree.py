@@ -16,7 +16,7 @@ ENTRY = ""
 """The name of a body's own input among its parts."""
 
 
-# What nn.Module has already: a part of that name would hide it. tests/frameworks/torch/test_code.py compares with torch.
+# What nn.Module has already: a part of that name would hide it. tests/unit/frameworks/torch/test_code.py compares with torch.
 _OF_MODULES = (
     "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval extra_repr "
     "float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "

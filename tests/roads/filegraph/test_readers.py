@@ -1,0 +1,101 @@
+"""What a reader makes of a file is what its framework computes: every case in every form, by the oracle in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from porter.filegraph.file_graph import Foreign
+from porter.formats.reading import read_checkpoint
+from tests.support.filegraph.keras_cases import BY_COMPARISON, KERAS_3_CASES, KERAS_CASES, RESIZING, images, keras_model
+from tests.support.filegraph.values import channels_first, distance, values_as_run
+from tests.support.oracle import OfAxes
+
+pytest.importorskip("tensorflow")
+
+
+def _keras_file(model: Any, folder: Path) -> Path:
+    model.save(folder / "model.keras")
+    return folder / "model.keras"
+
+
+def _h5(model: Any, folder: Path) -> Path:
+    model.save(folder / "model.h5")
+    return folder / "model.h5"
+
+
+def _saved_model(model: Any, folder: Path) -> Path:
+    if "tf_keras" in type(model).__module__:
+        model.save(folder / "saved", save_format="tf")
+    else:
+        model.export(folder / "saved", verbose=False)
+    return folder / "saved"
+
+
+def _frozen(model: Any, folder: Path) -> Path:
+    """A graph of any batch, its variables constants."""
+    import tensorflow as tf
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    function = tf.function(lambda x: model(x, training=False))
+    concrete = function.get_concrete_function(tf.TensorSpec(model.input.shape, tf.float64, name="image"))
+    frozen = convert_variables_to_constants_v2(concrete, lower_control_flow=False)
+    (folder / "frozen.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
+    return folder / "frozen.pb"
+
+
+FORMS = {"keras": _keras_file, "h5": _h5, "saved-model": _saved_model, "frozen": _frozen}
+
+
+@pytest.fixture(scope="module", params=["keras", "tf_keras"])
+def keras(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Keras 3 and Keras 2, whose layers are in float64."""
+    module = pytest.importorskip(request.param)
+    old = request.param == "tf_keras"
+    config, policies = (module.backend if old else module.config), module.mixed_precision
+    kept = policies.global_policy() if old else policies.dtype_policy()
+    choose = policies.set_global_policy if old else policies.set_dtype_policy
+    config.set_floatx("float64")
+    choose("float64")
+    try:
+        yield module
+    finally:
+        config.set_floatx("float32")
+        choose(kept)
+
+
+@pytest.fixture(scope="module")
+def model(keras: Any) -> tuple[Any, list[str]]:
+    return keras_model(keras, KERAS_CASES if keras.__name__ == "tf_keras" else {**KERAS_CASES, **KERAS_3_CASES})
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
+def test_what_is_read_computes_what_keras_computes(form: str, keras: Any, model: tuple[Any, list[str]], tmp_path: Path) -> None:
+    """The oracle's values of porter's graph are Keras's own, and at every tap those of the file's own graph as porter runs it."""
+    whole, cases = model
+    said = [place for place, case in enumerate(cases) if form in ("keras", "h5") or case not in BY_COMPARISON]
+    if form == "saved-model":  # Keras takes a second for each few layers, and the graph is read as a frozen one is
+        said = [place for place in said[::5] if cases[place] not in RESIZING]
+    for few in (said[::2], said[1::2]) if form == "h5" else (said,):  # a small .h5 holds few names
+        part = keras.Model(whole.input, [whole.outputs[place] for place in few])
+        expect_read(part, FORMS[form](part, tmp_path), [cases[place] for place in few])
+
+
+def expect_read(model: Any, path: Path, cases: list[str]) -> None:
+    """`cases` are the names of the model's outputs."""
+    checkpoint = read_checkpoint(path)
+    assert checkpoint.graph is not None
+    assert not [node for node in checkpoint.graph.nodes if isinstance(node.op, Foreign)]
+    values = values_as_run(checkpoint, images())
+    # Of one more image, because Keras's addition takes N×1×1×1 for a bias where the other value has N channels.
+    wanted = [np.asarray(value)[:2] for value in model(np.concatenate([images(), images()[:1]]), training=False)]
+    for name, case, whole in zip(checkpoint.graph.outputs, cases, wanted, strict=True):
+        theirs = whole if isinstance(values[name], OfAxes) else channels_first(whole)
+        # TensorFlow rounds a GELU's constants and a leaky ReLU's slope to float32, also in float64, and resizes in float32.
+        limit = 1e-6 if case == "other cells" else 1e-8 if "gelu" in case or "leaky" in case else 1e-12
+        assert values[name].shape == theirs.shape and distance(values[name], theirs) <= limit, case

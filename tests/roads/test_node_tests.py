@@ -1,0 +1,23 @@
+"""ONNX's own tests of single operators, ported: each is exact, or refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("onnx")
+
+from tests.support.node_tests import cases, outcome
+
+EXACT = {"torch": (325, 114), "tf": (325, 114), "onnx": (326, 115)}
+"""At least so many of all, and of the classic ones, which are 1404 and 120 with onnx 1.23."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("destination", EXACT)
+def test_every_operator_is_exact_or_refused_by_name(destination: str) -> None:
+    found = [(case, outcome(case, destination)) for case in cases()]
+    assert not [(case.name, each.why) for case, each in found if each.state == "wrong"]
+    assert not [case.name for case, each in found if each.state == "refused" and not each.why]
+    exact = [case.classic for case, each in found if each.state == "exact"]
+    least, classic = EXACT[destination]
+    assert len(exact) >= least and sum(exact) >= classic

@@ -1,0 +1,266 @@
+"""Every zoo's blocks, pads, names and options against its own implementation, on calibrated random weights.
+
+The ResNets and transformers are shallow and the MobileNets narrow; `scripts/parity` measures every depth and width.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import porter
+from porter.base.errors import GraphError
+from porter.recipe import Member, Recipe, expand, find_recipe, layer_names, tap_names
+from tests.support.parity import expect_proof, zoos_reference
+from tests.support.recipe.recipes import all_recipes
+from tests.support.shallow import shallow_recipes, shallow_zoos
+from tests.support.tensornets_files import needs_tensornets
+from tests.support.weights_files import published_like
+
+SMALL = (65, 64)
+"""Rows are odd and columns even at every stride: 65, 33, 17, 9, 5, 3 and 64, 32, 16, 8, 4, 2."""
+OTHER_SIZES = {
+    ("mobilenet_v1_0.25", "keras"): (61, 64),  # its pads of (0, 1) round odd rows down: 61, 31, 15, 7, 3
+    **dict.fromkeys((("vgg16", "keras"), ("vgg11_bn", "torchvision")), (225, 231)),
+    ("vgg11_bn", "timm"): (225, 263),
+    **{("vit_b_32", zoo): (224, 224) for zoo in ("torchvision", "timm", "vit_jax")},
+    **{("vit_b_32", zoo): (384, 384) for zoo in ("timm_384", "vit_jax_384")},
+    ("vit_b_16", "torchvision_swag"): (384, 384),
+    **{("xception", zoo): (107, 96) for zoo in ("keras", "timm")},
+    **{("inception_v3", zoo): (107, 96) for zoo in ("keras", "slim", "tensornets", "torchvision", "timm")},
+}
+
+BOTH = ("torch", "tf")
+TORCH = ("torch",)
+"""Only torch, where a case above has the same pads and options and gives tf the same graph, or where the zoo is in tf."""
+TF = ("tf",)
+"""Only tf, where the zoo's own framework needs no other pads."""
+CASES = {
+    ("cifar_resnet20", "akamaster"): TF,
+    ("densenet121", "keras"): TORCH,
+    ("densenet121", "torchvision"): TF,
+    ("densenet121", "timm"): TORCH,
+    ("efficientnet_lite0", "timm"): BOTH,
+    ("efficientnet_lite0", "timm_tf"): TORCH,
+    ("googlenet", "torchvision"): TF,
+    ("inception_v3", "keras"): BOTH,
+    ("inception_v3", "slim"): TORCH,
+    ("inception_v3", "tensornets"): TORCH,
+    ("inception_v3", "torchvision"): BOTH,
+    ("inception_v3", "timm"): TORCH,
+    ("mnasnet_0.5", "torchvision"): BOTH,
+    ("mnasnet_0.5", "timm"): TORCH,
+    ("mobilenet_v1", "caffe"): BOTH,
+    ("mobilenet_v1_0.25", "keras"): BOTH,
+    ("mobilenet_v1_0.25", "slim"): BOTH,
+    ("mobilenet_v1_0.25", "tensornets"): TORCH,
+    ("mobilenet_v1", "timm"): TORCH,
+    ("mobilenet_v1", "timm_tf"): TORCH,
+    ("mobilenet_v2", "caffe"): BOTH,
+    ("mobilenet_v2_0.35", "keras"): BOTH,
+    ("mobilenet_v2_0.35", "slim"): TORCH,
+    ("mobilenet_v2_0.35", "tensornets"): TORCH,
+    ("mobilenet_v2_0.35", "torchvision"): BOTH,
+    ("mobilenet_v2_0.35", "timm"): TORCH,
+    ("mobilenet_v2_0.35", "timm_tf"): TORCH,
+    ("mobilenet_v3_small_0.5", "keras"): BOTH,
+    ("mobilenet_v3_small", "torchvision"): BOTH,
+    ("mobilenet_v3_small_0.5", "timm"): TORCH,
+    ("mobilenet_v3_small_0.75", "timm_tf"): TORCH,
+    ("resnet18", "torchvision"): BOTH,
+    ("resnet18", "timm"): TORCH,
+    ("resnet50", "caffe"): BOTH,
+    ("resnet50", "keras"): BOTH,
+    ("resnet50", "slim"): BOTH,
+    ("resnet50", "tensornets"): TORCH,
+    ("resnet50", "torchvision"): BOTH,
+    ("resnet50", "timm"): TORCH,
+    ("resnet50v2", "keras"): BOTH,
+    ("resnet50v2", "slim"): BOTH,
+    ("resnet50v2", "tensornets"): BOTH,
+    ("resnet200v2", "slim"): TORCH,
+    ("resnet200v2", "tensornets"): BOTH,
+    ("resnext50_32x4d", "keras"): BOTH,
+    ("resnext50_32x4d", "tensornets"): TORCH,
+    ("resnext50_32x4d", "torchvision"): BOTH,
+    ("shufflenet_v2_x0_5", "torchvision"): BOTH,
+    ("squeezenet1_1", "torchvision"): TF,
+    ("vgg16", "keras"): TORCH,
+    ("vgg11_bn", "torchvision"): TF,
+    ("vgg11_bn", "timm"): TORCH,
+    ("vit_b_32", "torchvision"): BOTH,
+    ("vit_b_32", "timm"): TORCH,
+    ("vit_b_32", "vit_jax"): TORCH,
+    ("vit_b_16", "torchvision_swag"): TORCH,
+    ("vit_b_32", "timm_384"): TORCH,
+    ("vit_b_32", "vit_jax_384"): TORCH,
+    ("wide_resnet50_2", "tensornets"): TORCH,
+    ("wide_resnet50_2", "torchvision"): TORCH,
+    ("xception", "keras"): BOTH,
+    ("xception", "timm"): BOTH,
+}
+FULL = {
+    ("cifar_resnet20", "akamaster"),
+    ("densenet121", "timm"),
+    ("efficientnet_lite0", "timm"),
+    ("inception_v3", "tensornets"),
+    ("inception_v3", "timm"),
+    ("mnasnet_0.5", "timm"),
+    ("mobilenet_v1", "caffe"),
+    ("mobilenet_v2", "caffe"),
+    ("mobilenet_v2_0.35", "timm"),
+    ("mobilenet_v3_small", "torchvision"),
+    ("mobilenet_v3_small_0.5", "timm"),
+    ("resnet18", "timm"),
+    ("resnet50", "caffe"),
+    ("resnet50", "tensornets"),
+    ("resnet50", "timm"),
+    ("resnet200v2", "slim"),
+    ("resnet200v2", "tensornets"),
+    ("resnext50_32x4d", "keras"),
+    ("resnext50_32x4d", "tensornets"),
+    ("vgg11_bn", "timm"),
+    ("vit_b_32", "torchvision"),
+    ("vit_b_32", "timm"),
+    ("vit_b_16", "torchvision_swag"),
+    ("vit_b_32", "timm_384"),
+    ("vit_b_32", "vit_jax_384"),
+    ("wide_resnet50_2", "tensornets"),
+    ("wide_resnet50_2", "torchvision"),
+    ("xception", "keras"),
+    ("xception", "timm"),
+}
+"""Cases that only `full` proves: CI proves the same blocks in another zoo, or a part that is new is a test of its own."""
+LATER = {
+    ("mobilenet_v3_small_0.5", "keras"),
+    ("inception_v3", "keras"),
+    ("inception_v3", "torchvision"),
+    ("mnasnet_0.5", "torchvision"),
+    ("mobilenet_v1_0.25", "slim"),
+    ("mobilenet_v2_0.35", "torchvision"),
+    ("resnet50", "slim"),
+    ("resnet50", "torchvision"),
+    ("resnet50v2", "slim"),
+    ("resnet50v2", "tensornets"),
+    ("resnext50_32x4d", "keras"),
+    ("resnext50_32x4d", "torchvision"),
+    ("shufflenet_v2_x0_5", "torchvision"),
+}
+"""Cases that `full` proves in tf. CI proves there another graph of the same family, an Inception of as many kinds of branches
+(GoogLeNet), a basic unit with the same pads (ResNet-18), and convolutions in groups layer by layer (tests/unit/frameworks/tf).
+"""
+IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
+SILENT = {
+    ("resnet_cifar", "akamaster"): ("/relu1", "/relu", "/cells", "/add", "head/pool"),
+    ("densenet", "torchvision"): ("/concat", "head/relu", "head/pool"),
+    ("densenet", "timm"): ("/concat",),
+    ("googlenet", "torchvision"): ("transform_input",),
+    ("inception_v3", "slim"): ("/relu",),
+    ("inception_v3", "torchvision"): (*IN_FUNCTIONS, "transform_input"),
+    ("inception_v3", "timm"): IN_FUNCTIONS,
+    ("mnasnet", "torchvision"): ("head/pool",),
+    ("mobilenet_v2", "torchvision"): ("head/pool",),
+    ("mobilenet_v3", "keras"): ("/act", "/gate"),
+    ("mobilenet_v3", "timm"): ("/pool",),
+    ("mobilenet_v3", "timm_tf"): ("/pool",),
+    ("shufflenet_v2", "torchvision"): ("/kept", "/split", "/join", "head/pool"),
+    **{(resnet, "torchvision"): ("/add", "/relu1", "/relu2") for resnet in ("resnet_v1", "resnext", "wide_resnet")},
+    ("resnet_v1", "timm"): ("/add",),
+    ("vgg", "keras"): ("/conv", "/fc1", "/fc2"),
+    ("vgg", "torchvision"): ("/flatten",),
+    **{("vit", zoo): ("/cells", "/token", "/first", "/qkv", "/attention", "/add1") for zoo in ("torchvision", "torchvision_swag")},
+    **{("vit", zoo): ("/token", "/first", "/add1") for zoo in ("timm", "timm_384")},
+    **{("vit", zoo): ("/token", "/first", "/query", "/key", "/value", "/add1") for zoo in ("vit_jax", "vit_jax_384")},
+    ("xception", "keras"): ("/depthwise",),
+}
+"""Ends of the paths that a zoo's code computes in no layer or operation of their own, so that they cannot be compared."""
+AS_ANOTHER = {
+    **dict.fromkeys(("torchvision_v2", "torchvision_swag_linear"), "torchvision"),
+    **dict.fromkeys(("timm_tf", "deit"), "timm"),
+}
+"""Zoos that differ from another one by their files and protocols only, if their reference is the other's."""
+
+
+def as_another(recipe: Recipe, zoo: str) -> str:
+    other = AS_ANOTHER.get(zoo, zoo)
+    return other if recipe.zoos[zoo].reference == recipe.zoos[other].reference else zoo
+
+
+@pytest.fixture(scope="module")
+def recipes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with shallow_zoos():
+        yield shallow_recipes(tmp_path_factory.mktemp("shallow") / "recipes")
+
+
+def params() -> Iterator[Any]:
+    for case, frameworks in CASES.items():
+        marks, name = [needs_tensornets] if "tensornets" in case else [], "-".join(case)
+        marks += [pytest.mark.full] if case in FULL else []
+        yield pytest.param(*case, TORCH if case in LATER else frameworks, marks=marks, id=name)
+        if case in LATER:
+            yield pytest.param(*case, ("tf",), marks=[*marks, pytest.mark.full], id=f"{name}-tf")
+        yield pytest.param(*case, ("onnx",), marks=[*marks, pytest.mark.full], id=f"{name}-onnx")
+
+
+@pytest.mark.parametrize(("variant", "zoo", "frameworks"), list(params()))
+def test_port_computes_the_references_function(
+    variant: str, zoo: str, frameworks: tuple[str, ...], recipes: Path, tmp_path: Path
+) -> None:
+    size = OTHER_SIZES.get((variant, zoo), SMALL)
+    weights = published_like(tmp_path, variant, zoo, recipes, size)
+    reference = zoos_reference(variant, zoo, weights, recipes)
+    silent = SILENT.get((find_recipe(variant).architecture, zoo), ())
+    for framework in frameworks:
+        for input_size in (f"{size[0]}x{size[1]}", "any"):
+            settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": input_size}
+            port = porter.convert(variant, zoo, framework, out=tmp_path / framework / input_size, **settings).port
+            expect_proof(port, reference, size, silent)
+            if not port.plan.fixed_by_pads:  # otherwise every size, or the only one that its layers take
+                break
+
+
+REFUSED = {"vit": "stem/cells: Caffe's layers take maps and features, not arrays of other axes"}
+"""What porter says of networks that Caffe cannot say, by architecture."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("variant", "zoo"), [pytest.param(*case, id="-".join(case)) for case in CASES])
+def test_port_to_caffe_computes_the_references_function(variant: str, zoo: str, recipes: Path, tmp_path: Path) -> None:
+    architecture, size = find_recipe(variant).architecture, OTHER_SIZES.get((variant, zoo), SMALL)
+    weights = published_like(tmp_path, variant, zoo, recipes, size)
+    settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": f"{size[0]}x{size[1]}"}
+    if architecture in REFUSED:
+        with pytest.raises(GraphError, match=REFUSED[architecture]):
+            porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings)
+        return
+    port = porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings).port
+    expect_proof(port, zoos_reference(variant, zoo, weights, recipes), size, SILENT.get((architecture, zoo), ()))
+
+
+def test_every_zoo_of_every_recipe_has_a_case() -> None:
+    """But MXNet's, whose files only MXNet writes (tests/roads/recipe/test_gluon.py)."""
+    proved = {(find_recipe(variant).architecture, zoo) for variant, zoo in CASES}
+    assert {
+        (recipe.architecture, as_another(recipe, zoo)) for recipe in all_recipes() for zoo in recipe.zoos if zoo != "gluon"
+    } == proved
+
+
+@pytest.mark.parametrize("zoo", AS_ANOTHER)
+def test_a_zoo_as_another_is_that(zoo: str) -> None:
+    for recipe in all_recipes():
+        for variant in recipe.variants:
+            if zoo in recipe.zoos_of(variant) and as_another(recipe, zoo) != zoo:
+                own, other = (recipe.zoo(name, variant) for name in (zoo, AS_ANOTHER[zoo]))
+                graph = expand(Member(recipe, variant, own))
+                assert graph == expand(Member(recipe, variant, other))
+                assert layer_names(Member(recipe, variant, own), graph) == layer_names(Member(recipe, variant, other), graph)
+                assert tap_names(Member(recipe, variant, own), graph) == tap_names(Member(recipe, variant, other), graph)
+
+
+def test_the_page_of_what_is_proved_is_written_from_the_records() -> None:
+    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "parity"))
+    assert script["PAGE"].read_text(encoding="utf-8") == script["page"](script["records"]())

@@ -1,0 +1,136 @@
+"""A destination that is not run: with a folder and its name it is written, and proved by porter's own engine (ARCHITECTURE.md)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import porter
+from porter import frameworks
+from porter.base.errors import CheckFailed, FileError, GraphError, MappingError, UsageError
+from porter.formats.recognition import FORMATS
+from porter.graph import INPUT, OPS, Add, Elu, Graph, Node, Op, Rearrange
+from porter.graph.ops import Concat, row_of
+from porter.graph.plan import make_plan
+from porter.padding import ANY, Size
+from tests.support import toy_destination, toy_format
+from tests.support.frameworks.sayable import sayable
+from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
+from tests.support.oracle import evaluate
+from tests.support.random_graphs import difference
+from tests.support.standin_files import sign
+from tests.support.toy_destination import destination
+from tests.support.toy_destination.destination import DESTINATION as TOY
+from tests.support.toy_destination.maker import ToyMaker
+from tests.support.toy_destination.spellings import SPELLINGS
+from tests.support.toy_files import write_toy
+
+
+@pytest.fixture(autouse=True)
+def its_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As `porter/frameworks/toy/` and the names of the destination and of its format would have it."""
+    known: Any = FORMATS
+    monkeypatch.setattr(frameworks, "DESTINATION_NAMES", (*frameworks.DESTINATION_NAMES, "toy"))
+    monkeypatch.setitem(sys.modules, "porter.frameworks.toy.destination", destination)
+    before = dict(known)
+    known.clear()
+    known |= {**{format.name: format for format in toy_format.FORMATS}, **before}
+    yield
+    known.clear()
+    known |= before
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write_toy(tmp_path / "source.toy")
+
+
+def test_a_port_is_written_and_proved_by_porters_own_engine(file: Path, tmp_path: Path) -> None:
+    made = porter.convert(file, destination="toy", out=tmp_path / "port")
+    assert made.verdict is not None and made.verdict.ok and made.verdict.proof.proves
+    assert made.verdict.proof.reference == "the file's own graph" and made.verdict.proof.dtype == "float64"
+    assert porter.verify(tmp_path / "port", weights=file).ok
+    images = np.random.default_rng(0).standard_normal((2, 3, 23, 18)).astype(np.float32)
+    assert np.array_equal(porter.load(tmp_path / "port")(images), made.port.build()(images))
+
+
+@pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
+def test_every_op_of_its_table(size: Size, of_maps: Any, tmp_path: Path) -> None:
+    known = [op for op in OPS.values() if row_of(SPELLINGS, op)]
+    graph, said = sayable(every_op(of_maps), size, TOY.CAPABILITIES, TOY.net, known)
+    lacking = [op for op in SPELLINGS if not any(isinstance(node.op, op) for node in graph.nodes)]
+    if size != ANY:  # sums and concats read slices, which the format lacks; the first test has others
+        assert lacking == [Add, Concat] and "a toy lrn has an odd size" in said
+    plan, tensors = make_plan(graph, size, TOY.CAPABILITIES), tensors_of(graph)
+    batch = np.random.default_rng(1).standard_normal((2, 3, *SIZE))
+    found, wanted = TOY.run(TOY.build(plan, tensors, {}, "float64"), batch, [*graph.by_path]), evaluate(graph, tensors, batch)
+    assert not {path: value.shape for path, value in found.items() if difference(value, wanted[path]) > 1e-12}
+    TOY.write(tmp_path, plan, tensors, {}, "float64", {})
+    read = TOY.read_port(tmp_path, plan, {})
+    assert all(np.array_equal(read[path][role], array) for path, roles in tensors.items() for role, array in roles.items())
+
+
+@pytest.mark.parametrize(
+    ("op", "said"),
+    [
+        (Elu(1.0), "porter writes no layer of Toy for an elu"),
+        (Rearrange("c h w -> (h w) c"), "porter writes maps and features for Toy, not arrays of other axes"),
+    ],
+)
+def test_what_it_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
+    plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, TOY.CAPABILITIES)
+    assert [str(error) for error in TOY.refusals(plan)] == [f"first: {said}"]
+    with pytest.raises(GraphError, match=f"first: {said}"):
+        TOY.net(plan)
+
+
+@pytest.mark.parametrize(
+    ("wrote", "instead"), [('"slope": 0.1', '"slope": 0.11'), ('"pads": [1, 0, 2, 1]', '"pads": [0, 1, 2, 1]')]
+)
+def test_a_mistake_of_its_writer_is_refused(
+    wrote: str, instead: str, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = ToyMaker.text
+
+    def mistaken(self: ToyMaker, *args: Any) -> str:
+        assert wrote in text(self, *args)
+        return text(self, *args).replace(wrote, instead, 1)
+
+    monkeypatch.setattr(ToyMaker, "text", mistaken)
+    with pytest.raises(CheckFailed, match="is not the source's function"):
+        porter.convert(file, destination="toy", out=tmp_path / "port")
+
+
+def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "port"
+    porter.convert(file, destination="toy", out=folder, check=False)
+    written = (folder / "model.toy").read_text()
+    for changed, said in (
+        (written.replace('"slope": 0.1', '"slope": 0.2'), "'slope' is another"),
+        ("{}", "cannot be read: 'layers'"),
+    ):
+        (folder / "model.toy").write_text(changed)
+        sign(folder)
+        with pytest.raises(FileError, match=said):
+            porter.verify(folder, weights=file)
+    (folder / "model.toy").write_text(written)
+    with np.load(folder / "model.npz") as stored:
+        np.savez(folder / "model.npz", **{name: array for name, array in stored.items() if name != "stem/1"})
+    sign(folder)
+    with pytest.raises(MappingError, match=r"stem/1: expected a tensor of shape \(12,\), there is none"):
+        porter.verify(folder, weights=file)
+
+
+def test_another_number_type(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="porter writes Toy's tensors in float32 and float64, not in float16"):
+        porter.convert(file, destination="toy", out=tmp_path / "port", dtype="float16")
+
+
+def test_it_is_a_small_folder() -> None:
+    lines = sum(len(path.read_text().splitlines()) for path in Path(toy_destination.__file__).parent.glob("*.py"))
+    assert lines <= 300

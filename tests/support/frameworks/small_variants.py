@@ -1,0 +1,67 @@
+"""A small variant of each recipe, with sizes to run it at: for the destinations whose files another program runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sized
+
+import pytest
+
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import GraphError, PaddingError
+from porter.frameworks import Destination, Tensors, get_destination
+from porter.graph import Graph, shapes
+from porter.graph.plan import Plan, make_plan
+from porter.padding import ANY
+from porter.recipe import Member, Recipe, expand, recipes_folder
+from tests.support.recipe.recipes import all_recipes
+
+LEAST = ("0.25", "0.35", "0.5", "x0_5", "small", "18", "20", "50", "11", "121", "1_1")
+"""What the names of small variants end with or have."""
+ODD, LARGER = (139, 129), (225, 263)
+"""LARGER is for networks whose maps would be too small."""
+
+CONVOLUTIONAL = sorted(path.stem for path in recipes_folder().glob("*.yaml") if path.stem != "vit")
+
+
+def small(recipe: Recipe) -> Iterator[Member]:
+    """A small variant of a recipe in each of its zoos."""
+    for zoo in recipe.zoos:
+        variants = [variant for variant in recipe.variants if zoo in recipe.zoos_of(variant)]
+        yield recipe.member(next((name for least in LEAST for name in variants if least in name), variants[0]), zoo)
+
+
+def plans(graph: Graph, native: tuple[int, int], destination: Destination) -> Iterator[tuple[Plan, tuple[tuple[int, int], ...]]]:
+    """The plan for every size with the sizes to run it at, or one for each size."""
+    sizes = (native, ODD if takes(graph, ODD) else LARGER)
+    try:
+        yield make_plan(graph, ANY, destination.CAPABILITIES), sizes
+    except PaddingError:  # SAME under a stride
+        yield from ((make_plan(graph, size, destination.CAPABILITIES), (size,)) for size in sizes)
+    except GraphError:  # a flatten
+        yield make_plan(graph, native, destination.CAPABILITIES), (native,)
+
+
+def takes(graph: Graph, size: tuple[int, int]) -> bool:
+    try:
+        return bool(shapes(graph, size))
+    except GraphError:
+        return False
+
+
+def by_torch(graph: Graph, tensors: Tensors, images: Array, dtype: Dtype) -> Array:
+    torch = get_destination("torch")
+    size = images.shape[2], images.shape[3]
+    model = torch.ENGINE.build(make_plan(graph, size, torch.CAPABILITIES), tensors, {}, dtype)
+    return torch.ENGINE.run(model, images.astype(dtype), [graph.output])[graph.output]
+
+
+def expect_spelled(parts: Callable[[Plan], Sized], destination: Destination, refused: str) -> None:
+    """Every recipe has its net, of which `parts` gives the parts, but the transformers, which are refused with these words."""
+    for recipe in all_recipes():
+        member = next(small(recipe))
+        plan = make_plan(expand(member), member.native_size(), destination.CAPABILITIES)
+        if recipe.architecture != "vit":
+            assert len(parts(plan)) > len(plan.graph.nodes)
+            continue
+        with pytest.raises(GraphError, match=refused):
+            parts(plan)

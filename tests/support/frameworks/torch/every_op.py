@@ -1,0 +1,236 @@
+"""One graph with every op, and with the attributes that change how torch says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from porter.graph import (
+    OPS,
+    Add,
+    AddArray,
+    Affine,
+    AsMap,
+    Attention,
+    AvgPool,
+    BatchNorm,
+    Celu,
+    ChannelScale,
+    ChannelShuffle,
+    Clip,
+    ConcatChannels,
+    Conv,
+    ConvTranspose,
+    CropAxis,
+    CropMap,
+    Dense,
+    DepthToSpace,
+    Divide,
+    Dropout,
+    Elu,
+    ExtendMap,
+    Flatten,
+    Gelu,
+    GlobalAvgPool,
+    GlobalMaxPool,
+    Graph,
+    GroupNorm,
+    HardSigmoid,
+    Identity,
+    Join,
+    LayerNorm,
+    LeakyRelu,
+    LocalResponseNorm,
+    MatMul,
+    Maximum,
+    MaxPool,
+    Minimum,
+    Multiply,
+    MultiplyArray,
+    Op,
+    PadAxis,
+    PadChannels,
+    PadMap,
+    Rearrange,
+    ReduceAxis,
+    ReduceMap,
+    Resize,
+    ResizeLike,
+    RmsNorm,
+    SliceChannels,
+    Softplus,
+    ThresholdedRelu,
+    Tokens,
+    Upsample,
+    tensor_shapes,
+)
+from porter.graph.ops import OfChannels, activations
+from porter.padding import LOWEST, Convention, Window
+from tests.support.frameworks.torch.graphs import Writer
+
+SIZE = (7, 6)
+CHANNELS = 8
+THREE, STRIDED = Window((3, 3)), Window((3, 2), (2, 3))
+
+PLAIN = tuple(op() for op in OPS.values() if op.__module__ == activations.__name__ and not fields(op))
+"""Every activation without attributes."""
+OF_VALUES: tuple[Op, ...] = (
+    *(Affine((0.5,), (1 / 3,)), BatchNorm(1e-3, 0.1, scale=False), LayerNorm(1e-6), LayerNorm(1e-3, scale=False)),
+    *(LayerNorm(1e-3, center=False), LayerNorm(0.1, scale=False, center=False), ChannelScale(), ChannelScale(bias=True)),
+    *(RmsNorm(1e-6), RmsNorm(0.1, scale=False)),
+    *(GroupNorm(2, 1e-3), GroupNorm(1, 1e-5, scale=False), GroupNorm(4, 0.1, center=False)),
+    *(
+        ThresholdedRelu(0.3),
+        ThresholdedRelu(-0.2),
+        Clip(-0.5, 0.7),
+        LeakyRelu(0.3),
+        Elu(),
+        Elu(0.3),
+        Celu(),
+        Celu(0.7),
+        Softplus(),
+        Softplus(True),
+    ),
+    *(HardSigmoid(), HardSigmoid(0.2), HardSigmoid(0.2, 0.4), Gelu(), Gelu(approximate=True)),
+    *PLAIN,
+    *(Identity(), Dropout(0.3), PadChannels(1, 2), PadChannels(0, 3)),
+    *(SliceChannels(2, 7), SliceChannels(1, 8, 3), SliceChannels(7, 1, -2), SliceChannels(7, -1, -1)),
+)
+"""Of maps and of features."""
+OF_CELLS = tuple(op for op in OF_VALUES if not isinstance(op, OfChannels | GroupNorm | PadChannels | SliceChannels))
+"""Of arrays too."""
+
+RULES: tuple[Any, ...] = ("align_corners", "half_pixel", "asymmetric")
+ROUNDINGS: tuple[Any, ...] = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+RESIZES: tuple[Op, ...] = (
+    *(Resize("linear", (2.0, 3.0), coordinates=rule) for rule in RULES),
+    *(Resize("linear", (1.5, 0.5), coordinates=rule) for rule in RULES),
+    *(Resize(mode, size=(11, 4), coordinates=rule) for mode in ("linear", "cubic") for rule in RULES),
+    *(Resize("linear", size=(1, 6)), Resize("cubic", (2.0, 4.0)), Resize("cubic", (2.0, 4.0), a=-0.5, inside=True)),
+    *(Resize("cubic", (1.5, 2.5), coordinates="asymmetric", a=-0.6), Resize("cubic", size=(13, 9), a=-0.5, inside=True)),
+    *(Resize("nearest", (0.5, 2.0), coordinates=rule, rounding=each) for rule in RULES[1:] for each in ROUNDINGS),
+)
+"""Of any size."""
+OF_MAPS: tuple[Op, ...] = (
+    *(Conv(4, THREE, Convention("same"), groups=2), MaxPool(THREE, Convention("same", fill=LOWEST)), AvgPool(THREE, Convention())),
+    *(ConvTranspose(4, STRIDED), ConvTranspose(4, THREE, (1, 1, 1, 1), 2, bias=True), ConvTranspose(8, STRIDED, (0, 1, 0, 1), 8)),
+    *(ConvTranspose(4, STRIDED, (1, 0, 2, 0), bias=True), ConvTranspose(4, STRIDED, (0, -1, 1, -1), bias=True)),
+    *(
+        ConvTranspose(4, Window((2, 3), (3, 1), (1, 2)), (0, -1, 3, 1), bias=True),
+        ConvTranspose(4, STRIDED, (-1, 2, 0, -7), 2, True),
+    ),
+    *(GlobalAvgPool(), GlobalAvgPool(keep=True), GlobalMaxPool(), GlobalMaxPool(keep=True)),
+    *(ReduceMap(function, axis) for function in ("mean", "max", "norm") for axis in ("channels", "rows", "columns")),
+    GroupNorm(8, 1e-3, scale=False, center=False),
+    *(LocalResponseNorm(5, 2e-5, 0.75, 1.0), LocalResponseNorm(4, 0.3, 0.5, 2.0), LocalResponseNorm(2, 1.0, 1.0, 0.1)),
+    *(Dropout(0.5, True), PadMap((1, 2, 0, 3)), PadMap((1, 0, 0, 0), -2.5), CropMap((1, 0, 2, 1))),
+    *(ExtendMap((1, 2, 0, 3), mode) for mode in ("edge", "reflect", "symmetric", "wrap")),
+    *(
+        ChannelShuffle(2),
+        ChannelShuffle(4),
+        DepthToSpace(2),
+        DepthToSpace(2, "CRD"),
+        Upsample(2, 2),
+        Upsample(3, 1),
+        Upsample(1, 41),
+    ),
+    *RESIZES,
+)
+OF_SEVERAL: tuple[Op, ...] = (Add(), Multiply(), Maximum(), Minimum(), ConcatChannels())
+
+
+ARRAYS: tuple[tuple[str, Op, tuple[str, ...]], ...] = (
+    *(("cells", Rearrange("c h w -> (h w) c"), ("stem",)), ("grid", Rearrange("c h w -> w h c"), ("stem",))),
+    ("lists", Rearrange("c h w -> c (h w)"), ("stem",)),
+    *(
+        ("products", MatMul(), ("lists", "cells")),
+        ("shares", MatMul(True), ("cells", "cells")),
+        ("rows", MatMul(True), ("grid",) * 2),
+    ),
+    *(("mixed", MatMul(), ("cells", "products")), ("turned", Rearrange("w h c -> c h w", map=True), ("grid",))),
+    *(("parts", Rearrange("t (k=4 c) -> k t () c"), ("cells",)), ("whole", Rearrange("k t u c -> (t u) (c k)"), ("parts",))),
+    *(
+        ("longer", Join(0), ("cells", "products", "cells")),
+        ("wider", Join(1), ("cells", "cells")),
+        ("planes", Join(2), ("grid", "grid")),
+    ),
+    *(
+        ("fewer", CropAxis(0, 1, 2), ("cells",)),
+        ("every", CropAxis(1, 1, 0, 3), ("cells",)),
+        ("inner", CropAxis(1, 0, 1, 2), ("grid",)),
+    ),
+    *(
+        ("three", Join(1), ("cells",) * 3),
+        ("joint", Attention(4, 0.02), ("three",)),
+        ("apart", Attention(2, 0.01), ("cells", "products", "products")),
+        ("planes_of_heads", Attention(2, 0.05), ("grid", "grid", "grid")),
+    ),
+    *(("edged", PadAxis(0, 1, 2), ("cells",)), ("walled", PadAxis(2, 0, 1, -0.5), ("grid",))),
+    *((f"{function}_{axis}", ReduceAxis(function, axis), ("grid",)) for function in ("mean", "max", "norm") for axis in range(3)),
+    *((f"{function}_cell", ReduceAxis(function, 0), ("cells",)) for function in ("mean", "max", "norm")),
+    *(
+        ("shifted", AddArray((1, 8)), ("cells",)),
+        ("scaled", MultiplyArray((1, 8)), ("cells",)),
+        ("fixed", AddArray((8, 8)), ("products",)),
+    ),
+    *(
+        ("thick", AddArray((8, 1, 1)), ("stem",)),
+        ("thin_rows", MultiplyArray((1, 8)), ("products",)),
+        ("classes", Tokens(2), ("cells",)),
+    ),
+    *(
+        ("one", Rearrange("h c -> () h c"), ("max_0",)),
+        ("sum", Add(), ("grid", "one")),
+        ("number", Rearrange("() ->"), ("single",)),
+        ("curved", Elu(0.5), ("number",)),
+        ("more", Dense(3), ("cells",)),
+        ("each", Dense(5, bias=False), ("grid",)),
+    ),
+)
+"""Arrays of a map, each with the values that it reads, also of an open size."""
+
+NEAREST: tuple[Op, ...] = tuple(
+    Resize("nearest", size=(11, 5), coordinates=rule, rounding=each) for rule in RULES for each in ROUNDINGS
+)
+FLATTENED: tuple[Op, ...] = (
+    *(Flatten(*SIZE), Flatten(*SIZE, "HWC"), Rearrange("c h w -> (w c h)"), Rearrange("c h (w k=2) -> (c k) w h", map=True)),
+    *(AddArray((8, *SIZE)), MultiplyArray((1, 1, SIZE[1])), *NEAREST),
+)
+"""These fix the size of the input."""
+
+
+def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
+    """All of them read the same map or the same features, and each is an output."""
+    w = Writer()
+    w.conv("stem", CHANNELS)
+    w.add("features", GlobalAvgPool())
+    w.add("first", SliceChannels(0, 3), "stem")
+    w.add("last", SliceChannels(5, 8), "stem")
+    w.add("small", MaxPool(THREE, Convention(fill=LOWEST)), "stem")
+    w.add("thin", GlobalMaxPool(keep=True), "first")
+    w.add("single", Dense(1), "features")
+    cases = [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
+    cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
+    cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
+    cases += [(Divide(), inputs) for inputs in (("first", "thin"), ("thin", "thin"))]
+    cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, ConcatChannels)]
+    arrays = [w.add(path, op, *inputs) for path, op, inputs in ARRAYS]
+    cases += [(op, ("cells",)) for op in OF_CELLS]
+    cases += [(ResizeLike(mode, rule), ("small", "stem")) for mode in ("linear", "cubic") for rule in RULES]
+    cases += [(ResizeLike("linear"), ("thin", "stem")), (ResizeLike("cubic", a=-0.5, inside=True), ("stem", "small"))]
+    paths = [w.add(f"{op.name}_{number}", op, *inputs) for number, (op, inputs) in enumerate(cases)]
+    return replace(w.graph(), output=paths[0], further=(*paths[1:], *arrays))
+
+
+def tensors_of(graph: Graph) -> Mapping[str, Mapping[str, np.ndarray]]:
+    draw = np.random.default_rng(0)
+    return {
+        path: {
+            role: draw.uniform(0.5, 1.5, shape) if role in ("variance", "gamma") else draw.standard_normal(shape)
+            for role, shape in roles.items()
+        }
+        for path, roles in tensor_shapes(graph).items()
+    }

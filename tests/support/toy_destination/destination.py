@@ -1,0 +1,56 @@
+"""Toy models as ports."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.filegraph.kernels.program import Program
+from porter.frameworks.numpy.nets import NetDestination
+from porter.padding import Capabilities
+from tests.support.toy_destination.maker import ToyMaker
+from tests.support.toy_destination.spellings import SPELLINGS, windowed
+from tests.support.toy_format import rows
+
+
+class Toy(NetDestination[ToyMaker]):
+    NAME, TITLE = "toy", "Toy"
+    MODEL_FILE, NET_FILE = "model.npz", "model.toy"
+    MAKER, SPELLINGS = ToyMaker, SPELLINGS
+    CAPABILITIES = Capabilities(
+        symmetric=True,
+        explicit=True,
+        same=(),
+        same_of_any=False,
+        pool_pads="any",
+        roundings=("floor", "ceil"),
+        averages=("real_cells", "full_window"),
+        dynamic=(),
+        dilated_pools=(),
+        dilated_strides=True,
+        open_reshapes=False,
+    )
+    windowed = staticmethod(windowed)
+
+    def program(self, text: str, image: str) -> Program:
+        return rows.program(text.encode())
+
+    def parts(self, text: str) -> list[tuple[str, object]]:
+        stated = json.loads(text)
+        return [*((layer["name"], layer) for layer in stated["layers"]), ("outputs", stated["outputs"])]
+
+    def in_bytes(self, net: ToyMaker, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
+        file = io.BytesIO()
+        np.savez(file, **arrays)
+        return [file.getvalue()]
+
+    def arrays_in(self, data: bytes) -> Mapping[str, Array]:
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+            return dict(stored)
+
+
+DESTINATION = Toy()

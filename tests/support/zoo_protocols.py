@@ -1,0 +1,118 @@
+"""What each zoo's own code makes of a photo for each of its protocols: by the zoo's library, or by the steps of its code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from porter.formats.tensorflow import import_tensorflow
+from porter.frameworks.tf.runtime import import_keras
+from tests.support import originals
+from tests.support.originals import Pixels, Values
+from tests.support.protocol_guide import Use, uses
+
+TIMM = {
+    ("densenet", "timm"): "densenet121.ra_in1k",
+    ("efficientnet_lite", "timm"): "efficientnet_lite0.ra_in1k",
+    ("efficientnet_lite", "timm_tf"): "tf_efficientnet_lite0.in1k",
+    ("inception_v3", "timm"): "inception_v3.tv_in1k",
+    ("inception_v3", "timm_tf"): "inception_v3.tf_in1k",
+    ("mnasnet", "timm"): "mnasnet_100.rmsp_in1k",
+    ("mobilenet_v1", "timm"): "mobilenetv1_100.ra4_e3600_r224_in1k",
+    ("mobilenet_v1", "timm_tf"): "mobilenetv1_100.ra4_e3600_r224_in1k",
+    ("mobilenet_v2", "timm"): "mobilenetv2_100.ra_in1k",
+    ("mobilenet_v2", "timm_tf"): "mobilenetv2_100.ra_in1k",
+    ("mobilenet_v3", "timm"): "mobilenetv3_large_100.ra_in1k",
+    ("mobilenet_v3", "timm_tf"): "tf_mobilenetv3_large_100.in1k",
+    ("resnet_v1", "timm"): "resnet50.gluon_in1k",
+    ("vgg", "timm"): "vgg16.tv_in1k",
+    ("vit", "timm"): "vit_base_patch16_224.augreg_in21k_ft_in1k",
+    ("vit", "timm_384"): "vit_base_patch16_384.augreg_in21k_ft_in1k",
+    ("xception", "timm"): "legacy_xception.tf_in1k",
+}
+TORCHVISION = {
+    "torchvision": "V1",
+    "torchvision_v2": "V2",
+    "torchvision_swag": "SWAG_E2E_V1",
+    "torchvision_swag_linear": "SWAG_LINEAR_V1",
+}
+DEIT = {"input_size": (3, 224, 224), "crop_pct": 0.875, "interpolation": "bicubic"}
+"""facebookresearch/deit, datasets.py: torchvision's transforms with ImageNet's mean and deviation, as timm makes them too."""
+TENSORNETS = {
+    "inception_v3": "tfslim",
+    "mobilenet_v1": "tfslim",
+    "mobilenet_v2": "tfslim",
+    "resnet_v1": "keras_resnet",
+    "resnet_v2": "tfslim",
+    "resnet200v2": "fb",
+    "resnext": "fb",
+    "wide_resnet": "wrn",
+}
+KERAS = {
+    "densenet": "densenet",
+    "inception_v3": "inception_v3",
+    "mobilenet_v1": "mobilenet",
+    "mobilenet_v2": "mobilenet_v2",
+    "mobilenet_v3": "mobilenet_v3",
+    "resnet_v1": "resnet",
+    "resnet_v2": "resnet_v2",
+    "vgg": "vgg16",
+    "xception": "xception",
+}
+
+
+OPENCV = [use for use in uses() if use.protocol.interpolation == "opencv_cubic"]
+
+
+def input_of(file: Path, use: Use) -> Values:
+    """The input 3 x rows x columns that a zoo's code makes of a JPEG."""
+    if use in OPENCV:
+        import cv2
+
+        assert use.protocol.crop is not None
+        pixels = originals.tensornets_pixels(file, use.protocol.size, cv2)
+        return scaled(use, originals.tensornets_crops(pixels, use.protocol.crop)[0])
+    if use.protocol.interpolation == "tf1_bilinear":
+        tf: Any = import_tensorflow()
+        return original(use, tf.io.decode_jpeg(tf.io.read_file(str(file)), channels=3, dct_method="INTEGER_ACCURATE").numpy())
+    return original(use, Image.open(file).convert("RGB"))
+
+
+def original(use: Use, image: Image.Image | Pixels) -> Values:
+    """The input 3 x rows x columns of the zoos that do not resample with OpenCV's cubic."""
+    protocol = use.protocol
+    if protocol.interpolation == "tf1_bilinear":
+        pixels = np.asarray(image)
+        if protocol.resize == "squash":
+            return originals.slim_inception(pixels, protocol.size, protocol.central_fraction or 1).transpose(2, 0, 1)
+        return originals.slim_vgg(pixels, protocol.size, protocol.crop or 0).transpose(2, 0, 1)
+    assert isinstance(image, Image.Image)
+    if use.zoo in TORCHVISION:
+        return originals.torchvision_preset(use.variants[0], f"IMAGENET1K_{TORCHVISION[use.zoo]}")(image)
+    if use.zoo == "deit":
+        return originals.timm_transform(DEIT)(image)
+    if use.zoo.startswith("vit_jax"):
+        return originals.vit_jax(np.asarray(image), protocol.size).transpose(2, 0, 1)
+    if use.zoo == "gluon":
+        return originals.gluon(np.asarray(image), protocol.size, protocol.crop or 0).transpose(2, 0, 1)
+    if use.zoo == "caffe":
+        found = originals.caffe(np.asarray(image), protocol.size, protocol.crop or 0, protocol.mean, protocol.std[0])
+        return found.transpose(2, 0, 1)
+    if use.zoo == "akamaster":
+        return originals.akamaster_preset(image)
+    return originals.timm_preset(TIMM[use.architecture, use.zoo])(image)
+
+
+def scaled(use: Use, pixels: Pixels) -> Values:
+    """Rows x columns x RGB as the zoos that resample with OpenCV scale them: 3 x rows x columns."""
+    if use.zoo == "tensornets":
+        return originals.tensornets_scaled(TENSORNETS[use.architecture], pixels).transpose(2, 0, 1)
+    applications, values = import_keras().applications, pixels.astype(np.float32)
+    if use.architecture in KERAS:
+        found: Values = getattr(applications, KERAS[use.architecture]).preprocess_input(values)
+    else:  # keras-applications' ResNeXt, which Keras 3 no longer has
+        found = applications.imagenet_utils.preprocess_input(values, mode="torch")
+    return found.transpose(2, 0, 1)

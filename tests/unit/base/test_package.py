@@ -1,0 +1,48 @@
+"""pyproject.toml and the package agree: the version, the extras, and what is said about installing them."""
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import porter
+from porter.base.package import EXTRAS, install
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_version_is_read_where_pyproject_says() -> None:
+    text = (ROOT / PROJECT["tool"]["hatch"]["version"]["path"]).read_text(encoding="utf-8")
+    assert re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE) == [porter.__version__]
+
+
+def test_only_the_command_line_imports_the_package_above_it() -> None:
+    modules = {path.stem for path in (ROOT / "porter").iterdir()}
+    for path in (ROOT / "porter").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module == "porter":
+                assert modules.issuperset(name.name for name in node.names), path
+            elif isinstance(node, ast.Import) and path != ROOT / "porter/cli/app.py":
+                assert "porter" not in [name.name for name in node.names], path
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_what_a_message_says_to_install_is_the_extra(extra: str) -> None:
+    stated = [requirement.partition(";") for requirement in PROJECT["project"]["optional-dependencies"][extra]]
+    here = "== 'Linux'" if sys.platform == "linux" else "!= 'Linux'"
+    assert EXTRAS[extra] == tuple(package for package, _, when in stated if not when or when.strip() == f"platform_system {here}")
+
+
+def test_every_message_names_packages_that_the_index_has() -> None:
+    assert install("torch") == "pip install 'torch>=2.4' 'torchvision>=0.19'"
+    for path in [*(ROOT / "porter").rglob("*.py"), *(ROOT / "docs").glob("*.md"), ROOT / "README.md"]:
+        assert PROJECT["project"]["name"] not in path.read_text(encoding="utf-8"), path
+
+
+def test_the_wheel_has_the_folder_of_recipes_with_that_of_the_zoos() -> None:
+    assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"] == {"recipes": "porter/recipes"}
+    assert any((ROOT / "recipes").glob("*.yaml")) and any((ROOT / "recipes" / "zoos").glob("*.yaml"))

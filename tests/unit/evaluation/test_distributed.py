@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from porter.base.errors import UsageError
+from porter.evaluation.distributed import Process, joined, this_process
+
+CHECKOUT = Path(__file__).parents[3]
+PROGRAM = """
+import os, sys
+from porter.base.errors import PorterError, UsageError
+from porter.evaluation.distributed import joined, this_process
+
+process, what = this_process(), sys.argv[1]
+try:
+    with joined(process, timeout_s=20) as gather:
+        if process.rank == 1 and what == "refuses":
+            raise UsageError("no such thing")
+        if process.rank == 1 and what == "dies":
+            os._exit(9)
+        print(gather({"rank": process.rank}))
+except PorterError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def run_two(program: list[str], cwd: Path) -> list[tuple[int, str]]:
+    """Two processes as torchrun starts them: exit status and output of each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    environment = {**os.environ, **meeting, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
+    running = [
+        subprocess.Popen(
+            [sys.executable, *program],
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=300)[0] for process in running]
+    return [(process.returncode, output) for process, output in zip(running, outputs, strict=True)]
+
+
+def test_one_process_without_torchrun() -> None:
+    assert this_process({}) == Process() and Process().leads and Process().device("cuda") == "cuda"
+    with joined(Process()) as gather:
+        assert gather("mine") == ["mine"]
+
+
+def test_torchruns_variables() -> None:
+    process = this_process({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"})
+    assert process == Process(5, 8, 1, 4) and not process.leads
+    assert process.device("cuda") == "cuda:1" and process.device("cpu") == "cpu"
+
+
+@pytest.mark.parametrize("variables", [{"RANK": "2", "WORLD_SIZE": "2"}, {"WORLD_SIZE": "two"}, {"WORLD_SIZE": "0"}])
+def test_variables_that_do_not_fit(variables: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        this_process(variables)
+
+
+def test_all_learn_what_each_found(tmp_path: Path) -> None:
+    for status, output in run_two(["-c", PROGRAM, "gathers"], tmp_path):
+        assert status == 0 and output == "[{'rank': 0}, {'rank': 1}]\n"
+
+
+def test_a_refusal_in_one_process_ends_both_with_its_words(tmp_path: Path) -> None:
+    first, second = run_two(["-c", PROGRAM, "refuses"], tmp_path)
+    assert first == (0, "PorterError process 1 of 2 failed: no such thing\n")
+    assert second == (0, "UsageError no such thing\n")
+
+
+def test_a_process_that_dies_is_noticed(tmp_path: Path) -> None:
+    start = time.monotonic()
+    (status, output), (killed, _) = run_two(["-c", PROGRAM, "dies"], tmp_path)
+    assert killed == 9 and status == 0 and output.startswith("PorterError another process of this run ended")
+    assert time.monotonic() - start < 200

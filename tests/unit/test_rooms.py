@@ -1,0 +1,109 @@
+"""The rooms of ARCHITECTURE.md: imports run downward, those for type checkers too, so that there is no circle between rooms."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = (
+    "base",
+    "files",
+    "padding",
+    "graph",
+    "filegraph",
+    "data",
+    "formats",
+    "frameworks",
+    "zoos",
+    "recipe",
+    "port",
+    "fitting",
+    "source",
+    "identify",
+    "verification",
+    "conversion",
+    "authoring",
+    "evaluation",
+    "reporting",
+    "cli",
+)
+"""From the lowest to the highest."""
+DOORS = ("__init__", "__main__")
+
+
+def room_of(module: str) -> str | None:
+    """The room of `porter.graph.plan` is `graph`."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "porter" and len(parts) > 1 else None
+
+
+def file_of(module: str) -> Path:
+    path = ROOT / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module of porter that a file imports, wherever the import stands, and every one that it names in a string."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module == "porter":
+            yield from (f"porter.{name.name}" for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (name for each in node.names if file_of(name := f"{node.module}.{each.name}").is_file())
+        elif isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"porter(\.\w+)+", node.value):
+            yield node.value
+
+
+def reached(module: str) -> set[str]:
+    """Every module of porter that a module imports, and those that they import."""
+    found, ahead = set[str](), [module]
+    while ahead:
+        file = file_of(ahead.pop())
+        new = {name for name in imported(file) if name.startswith("porter")} - found if file.is_file() else set()
+        found |= new
+        ahead += new
+    return found
+
+
+def test_the_package_has_these_rooms_and_no_others() -> None:
+    found = {path.stem for path in (ROOT / "porter").iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert found == {*ROOMS, *DOORS} and len(ROOMS) <= 22
+    stray = [path for path in (ROOT / "porter").rglob("*.py") if not (path.parent / "__init__.py").is_file()]
+    assert not stray, "a folder without __init__.py is no package"
+
+
+def test_imports_run_downward() -> None:
+    upward = []
+    for path in sorted((ROOT / "porter").rglob("*.py")):
+        own = path.relative_to(ROOT / "porter").parts[0].removesuffix(".py")
+        for module in imported(path) if own not in DOORS else ():
+            room = room_of(module)
+            if room in ROOMS and ROOMS.index(room) > ROOMS.index(own):
+                upward.append(f"{path.relative_to(ROOT)} imports {module}")
+    assert not upward, "\n".join(upward)
+
+
+def test_the_page_has_every_room_and_names_files_that_exist() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    drawing = page.split("```")[1]
+    assert all(re.search(rf"\b{room}\b", drawing) for room in ROOMS)
+    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|md))`", page)
+    places = ("", "porter/")
+    assert named and [name for name in named if not any((ROOT / place / name).is_file() for place in places)] == []
+
+
+ELSEWHERE = {"Attribute", "Step", "Template"}
+"""Words of recipes that formats and frameworks have too."""
+
+
+def test_no_class_of_the_upper_rooms_has_the_name_of_another() -> None:
+    homes: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "porter").rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(file.relative_to(ROOT / "porter").parts[0])
+    upper = {"data", *ROOMS[ROOMS.index("recipe") :]}
+    assert {name for name, rooms in homes.items() if len(rooms) > 1 and upper.intersection(rooms)} <= ELSEWHERE

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from porter.base.dtypes import Array
+from porter.base.errors import MappingError, UsageError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.frameworks import get_engine
+from porter.frameworks.dialects import get_dialect
+from porter.frameworks.tf import destination as tf
+from porter.frameworks.tf.numbering import first_names
+from porter.frameworks.tf.runtime import import_keras
+from porter.graph import Conv
+from porter.graph.plan import make_plan
+from porter.verification.references import ZooReference
+from porter.zoos import keras_applications
+from porter.zoos.implementation import get_implementation
+from porter.zoos.keras import _construct
+from porter.zoos.tables import KERAS
+from tests.support.frameworks.tf.models import explicit, mobilenet_v2, random_tensors
+from tests.support.shallow import shallow_zoos
+
+SIZE = (33, 47)
+
+
+def _checkpoint(tensors: dict[str, Array], counted: bool = False) -> Checkpoint:
+    return Checkpoint(Path("weights.h5"), "keras-h5", "tf", tensors, counted=counted)
+
+
+def _file_of_mobilenet_v2(counted: bool = False, old: bool = False) -> dict[str, Array]:
+    """The tensors as a Keras file has them."""
+    graph = mobilenet_v2(0.35, 7)
+    counters = get_dialect("tf").counted_layers(graph)
+    found = {}
+    for path, roles in random_tensors(graph).items():
+        node = graph.by_path[path]
+        for role, names in get_dialect("tf").tensor_names(graph, node, counters[path] if counted else path).items():
+            name = names[0] if old or "depthwise_kernel" not in names[0] else names[1]
+            found[name] = get_dialect("tf").from_canonical(graph, node, role, roles[role])
+    return found
+
+
+def _random_file(model: object) -> dict[str, Array]:
+    rng = np.random.default_rng(5)
+    return {f"{layer.name}/{w.name}": rng.uniform(0.1, 1, w.shape) for layer in model.layers for w in layer.weights}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("counted", "old"), [(False, False), (False, True), (True, False)])
+def test_reference_and_build_agree_in_float64_at_every_node(counted: bool, old: bool) -> None:
+    graph = mobilenet_v2(0.35, 7)
+    reference = get_implementation("keras").build(
+        "mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2(counted, old), counted), "float64"
+    )
+    model = tf.ENGINE.build(make_plan(graph, SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu")
+    batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
+    paths = [node.path for node in graph.nodes]
+    wanted = tf.ENGINE.run_reference(reference, batch, {path: path for path in paths})
+    found = tf.ENGINE.run(model, batch, paths)
+    assert list(wanted) == paths
+    for path in paths:
+        assert found[path].shape == wanted[path].shape
+        assert np.linalg.norm(found[path] - wanted[path]) <= 1e-12 * np.linalg.norm(wanted[path]), path
+    logits = wanted["predictions"]
+    assert logits.std(axis=0).max() > 0.01 * np.abs(logits).max()  # otherwise every pad would pass
+
+
+def test_a_wrong_pad_is_seen() -> None:
+    graph = mobilenet_v2(0.35, 7)
+    wrong = tuple(
+        replace(node, op=replace(node.op, convention=explicit(1, 1, 1, 1)))
+        if isinstance(node.op, Conv) and node.op.window.stride == (2, 2)
+        else node
+        for node in graph.nodes
+    )
+    reference = get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float64")
+    model = tf.ENGINE.build(
+        make_plan(replace(graph, nodes=wrong), SIZE, tf.CAPABILITIES), random_tensors(graph), {}, "float64", "cpu"
+    )
+    batch = np.random.default_rng(4).normal(size=(2, 3, *SIZE))
+    wanted = tf.ENGINE.run_reference(reference, batch, {"predictions": "predictions"})["predictions"]
+    found = tf.ENGINE.run(model, batch, ["predictions"])["predictions"]
+    assert np.linalg.norm(found - wanted) > 1e-3 * np.linalg.norm(wanted)
+
+
+# Inception v3, whose layers Keras numbers, is in tests/roads/test_keras_numbers.py.
+QUICK = ("mobilenet_v1_0.25", "mobilenet_v2_0.35", "mobilenet_v3_small_0.5")
+"""In CI the narrowest variant of each architecture."""
+RESIZABLE = [variant for variant in KERAS if variant != "inception_v3"]
+
+
+def test_layers_that_keras_numbers_have_the_names_of_a_first_model() -> None:
+    for _ in range(2):
+        reference = get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
+        found = tf.ENGINE.run_reference(
+            reference, np.zeros((1, 3, *SIZE)), {"pool": "global_average_pooling2d", "nothing": "no_such_layer"}
+        )
+        assert {path: value.shape for path, value in found.items()} == {"pool": (1, 1280)}
+
+
+@pytest.mark.parametrize("variant", [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in RESIZABLE])
+def test_every_variant_builds_at_odd_and_small_sizes(variant: str) -> None:
+    keras = import_keras()
+    before = (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format())
+    name, arguments = KERAS[variant]
+    stock = getattr(keras.applications, name)(weights=None, classes=3, input_shape=(32, 32, 3), **arguments)
+    file = _random_file(stock)
+    for size in ((225, 201), (160, 160)):
+        reference = get_implementation("keras").build(variant, 3, size, _checkpoint(file), "float64")
+        assert reference.input_shape == (None, *size, 3)
+        assert {layer.compute_dtype for layer in reference.layers} == {"float64"}
+        assert (keras.config.dtype_policy(), keras.config.floatx(), keras.config.image_data_format()) == before
+        for layer in reference.layers:
+            for weight in layer.weights:
+                assert np.array_equal(weight.numpy(), file[f"{layer.name}/{weight.name}"])
+
+
+@pytest.mark.parametrize(
+    ("reference", "variant"),
+    [
+        ("keras", "mobilenet_v1_0.25"),
+        ("keras", "mobilenet_v2_0.35"),
+        pytest.param("keras", "resnet50", marks=pytest.mark.full),
+        ("keras", "resnet50v2"),
+        pytest.param("keras", "inception_v3", marks=pytest.mark.full),
+        ("keras_applications", "resnext50_32x4d"),
+    ],
+)
+def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference: str, variant: str) -> None:
+    construct = keras_applications.construct if reference == "keras_applications" else _construct
+    with shallow_zoos():
+        stock = construct(variant, 3, (96, 76))
+        names = first_names(stock)
+        rng = np.random.default_rng(5)
+        file = {f"{name}/{w.name}": rng.normal(size=w.shape) ** 2 for name, layer in names.items() for w in layer.weights}
+        used, new = (
+            ZooReference(
+                get_engine("tf"),
+                get_implementation(reference),
+                reference,
+                variant,
+                3,
+                _checkpoint(file),
+                {name: name for name in names},
+                None,
+            )
+            for _ in range(2)
+        )
+        used.run(np.zeros((1, 3, 96, 76)), "float32")
+        batch = rng.normal(size=(1, 3, 77, 97))
+        found, wanted = used.run(batch, "float32"), new.run(batch, "float32")
+    assert found.keys() == wanted.keys() and all(np.array_equal(found[name], wanted[name], equal_nan=True) for name in wanted)
+
+
+def test_logits_are_given_without_their_softmax() -> None:
+    stock = import_keras().applications.MobileNet(alpha=0.25, weights=None, classes=3, input_shape=(32, 32, 3))
+    reference = get_implementation("keras").build("mobilenet_v1_0.25", 3, (32, 32), _checkpoint(_random_file(stock)), "float64")
+    batch = np.random.default_rng(4).normal(size=(1, 3, 32, 32))
+    found = tf.ENGINE.run_reference(reference, batch, {"head": "conv_preds", "output": "predictions", "pad": "conv_pad_2"})
+    assert np.array_equal(found["head"][:, :, 0, 0], found["output"])
+    assert abs(found["output"].sum() - 1) > 1e-3
+    assert found["pad"].shape == (1, 16, 17, 17)
+
+
+def test_file_and_reference_must_cover_each_other() -> None:
+    file = _file_of_mobilenet_v2()
+    file["Conv2/kernel"] = file.pop("Conv1/kernel")
+    with pytest.raises(MappingError, match="missing Conv1/kernel; unexpected Conv2/kernel"):
+        get_implementation("keras").build("mobilenet_v2_0.35", 7, SIZE, _checkpoint(file), "float32")
+    with pytest.raises(MappingError, match=r"predictions/kernel: expected shape \(1280, 8\), got \(1280, 7\)"):
+        get_implementation("keras").build("mobilenet_v2_0.35", 8, SIZE, _checkpoint(_file_of_mobilenet_v2()), "float32")
+
+
+@pytest.mark.parametrize(
+    ("reference", "variant", "size", "message"),
+    [
+        ("slim", "mobilenet_v2", SIZE, "there is no reference 'slim'"),
+        ("keras", "mobilenet_v9", SIZE, "has no variant 'mobilenet_v9'"),
+        ("keras", "mobilenet_v2", (16, 16), "cannot be built at 16x16: Input size must be at least 32x32"),
+    ],
+)
+def test_what_keras_applications_does_not_have_is_refused(
+    reference: str, variant: str, size: tuple[int, int], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        get_implementation(reference).build(variant, 7, size, _checkpoint({}), "float32")
