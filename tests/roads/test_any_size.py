@@ -17,12 +17,12 @@ from porter.frameworks import get_destination
 from porter.port import read_port, write_record
 from porter.zoos.implementation import get_implementation
 from tests.conftest import WeightsMaker
+from tests.support.checkout import PHOTO
 from tests.support.standin_files import make_batch, source_checkpoint
 
 VARIANTS = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")
 EVERY = range(96, 301)
 QUICK = EVERY[::37]  # every other one is odd, and each leaves another rest by 32
-PHOTO = Path(__file__).parents[2] / "scripts" / "photos" / "chelsea.png"
 
 
 def oblong(rows: int) -> tuple[int, int]:

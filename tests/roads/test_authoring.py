@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli
+from tests.support.checkout import ROOT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "authoring.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
 
 
 def without_figures(text: str) -> str:

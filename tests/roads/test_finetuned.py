@@ -13,11 +13,11 @@ from porter.base.errors import MappingError
 from porter.cli import printing
 from porter.conversion.convert import Conversion
 from porter.frameworks import get_destination
+from tests.support.checkout import PHOTO
 from tests.support.finetuned_keras import KINDS, SIZE, WHOLE, FineTuned, make_finetuned
 from tests.support.finetuned_torch import MAKERS, VARIANT
 from tests.support.standin import smooth_images
 
-PHOTO = Path(__file__).parents[2] / "scripts" / "photos" / "chelsea.png"
 REFUSED = {"sequential-weights": "follow each other"}
 """Files that hold only weights, of a head whose activations nothing states."""
 

@@ -24,9 +24,10 @@ from porter.padding import Convention
 from porter.recipe import find_member, find_recipe
 from porter.source.opened import Opened
 from porter.source.weights import fetch_published
+from tests.support.checkout import ROOT
 from tests.support.standin_files import strided_sites, with_convention
 
-PHOTOS = Path(__file__).parents[3] / "shared" / "imagenet-sample" / "val"
+PHOTOS = ROOT.parent / "shared" / "imagenet-sample" / "val"
 WORKERS = 2
 
 pytestmark = [

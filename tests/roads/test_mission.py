@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Cli, WeightsMaker
+from tests.support.checkout import PHOTO, ROOT
 from tests.support.recipe.recipes import copied
-
-ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ def test_the_sentence_of_the_mission(mission: Mission, served: Served, tmp_path:
     assert "float64: same function as keras" in said_here("verify", port, "--float64", *shared)
     photo = tmp_path / "photos" / "n02124075" / "chelsea.png"
     photo.parent.mkdir(parents=True)
-    shutil.copy(ROOT / "scripts" / "photos" / "chelsea.png", photo)
+    shutil.copy(PHOTO, photo)
     assert "logit" in said_here("predict", port, str(photo))
     evaluated = said_here("eval", port, "--data", "photos", "--source", "--workers", "0", *shared)
     assert "agreement  1 of 1 photos with keras" in evaluated

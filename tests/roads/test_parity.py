@@ -15,6 +15,7 @@ import pytest
 import porter
 from porter.base.errors import GraphError
 from porter.recipe import Member, Recipe, expand, find_recipe, layer_names, tap_names
+from tests.support.checkout import ROOT
 from tests.support.parity import expect_proof, zoos_reference
 from tests.support.recipe.recipes import all_recipes
 from tests.support.shallow import shallow_recipes, shallow_zoos
@@ -262,5 +263,5 @@ def test_a_zoo_as_another_is_that(zoo: str) -> None:
 
 
 def test_the_page_of_what_is_proved_is_written_from_the_records() -> None:
-    script = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "parity"))
+    script = runpy.run_path(str(ROOT / "scripts" / "parity"))
     assert script["PAGE"].read_text(encoding="utf-8") == script["page"](script["records"]())

@@ -10,8 +10,8 @@ import pytest
 
 import porter
 from tests.conftest import Cli, WeightsMaker
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

@@ -25,12 +25,11 @@ from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.sizes import Sizes
 from porter.zoos.slim.network import layer_ops
 from porter.zoos.tables import TENSORNETS
+from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 from tests.support.standin import smooth_images
 from tests.support.standin_files import standin_graph, standin_tensors, with_convention
 from tests.support.tensornets_files import needs_python37, needs_tensornets, tensornets_python, tensornets_tensors
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_table_has_every_variant_of_the_zoo() -> None:

@@ -18,9 +18,10 @@ from porter.frameworks.dialects import get_dialect
 from porter.graph import tensor_shapes
 from porter.recipe import expand, find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
+from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import copied
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "tensornets_table"
+SCRIPT = ROOT / "scripts" / "tensornets_table"
 VARIANTS = runpy.run_path(str(SCRIPT))["VARIANTS"]
 QUICK = ("resnet50", "resnet50v2", "resnext50_32x4d", "wide_resnet50_2")
 CHECKED = "resnext50_32x4d"

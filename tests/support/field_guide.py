@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import cache
 from io import BytesIO
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,9 +27,10 @@ from porter.recipe import find_recipe
 from porter.verification.numbers import distance
 from porter.verification.references import OwnBuild
 from porter.verification.results import Distance
+from tests.support.checkout import ROOT
 from tests.support.standin_files import make_batch, standin_graph, standin_tensors, strided_sites
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "padding.md"
+DOCUMENT = ROOT / "docs" / "padding.md"
 BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Array = np.ndarray[Any, Any]

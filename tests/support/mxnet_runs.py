@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 import porter
+from tests.support.checkout import ROOT
 from tests.support.filegraph.values import distance
 
-PYTHON = Path(os.environ.get("PORTER_MXNET_PYTHON", Path(__file__).parents[2] / "build/mxnet/bin/python"))
+PYTHON = Path(os.environ.get("PORTER_MXNET_PYTHON", ROOT / "build/mxnet/bin/python"))
 
 _WRITE = """
 import os, sys, zlib

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
+from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "protocols.md"
+DOCUMENT = ROOT / "docs" / "protocols.md"
 BLOCK = re.compile(r"(<!-- protocols: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 

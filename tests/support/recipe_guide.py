@@ -45,9 +45,10 @@ from porter.recipe.schema import (
 from porter.recipe.steps import ATTRIBUTES, REQUIRED, Attribute
 from porter.recipe.transforms import TRANSFORMS
 from porter.zoos.tables import REFERENCES
+from tests.support.checkout import ROOT
 from tests.support.frameworks.torch.every_op import tensors_of
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "recipes.md"
+DOCUMENT = ROOT / "docs" / "recipes.md"
 BLOCK = re.compile(r"(<!-- recipes: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 Rows = list[tuple[str, ...]]
 

@@ -15,6 +15,7 @@ from porter.recipe import find_recipe, layer_names
 from porter.recipe.transforms import undo_transforms
 from porter.zoos.slim.network import variables_of
 from porter.zoos.slim.tensornets import construct
+from tests.support.checkout import ROOT
 from tests.support.standin_files import standin_graph, standin_tensors
 
 
@@ -30,7 +31,7 @@ needs_tensornets = pytest.mark.skipif(not tensornets_installed(), reason="tensor
 
 def tensornets_python() -> Path | None:
     """A Python 3.7 with TensorFlow 1.15 and TensorNets."""
-    for path in (os.environ.get("PORTER_TENSORNETS_PYTHON"), Path(__file__).parents[2] / "build/tensornets/bin/python"):
+    for path in (os.environ.get("PORTER_TENSORNETS_PYTHON"), ROOT / "build/tensornets/bin/python"):
         if path and Path(path).is_file():
             return Path(path)
     return None

@@ -4,7 +4,6 @@ import json
 from collections import defaultdict
 from dataclasses import asdict
 from itertools import permutations
-from pathlib import Path
 
 from porter.fitting.twins import TRAINING, tensors_of
 from porter.graph import Graph
@@ -12,9 +11,10 @@ from porter.graph.difference import differences
 from porter.recipe import Member, Recipe, expand, recipes_folder
 from porter.recipe.fingerprints import digest
 from porter.recipe.twins import FILE, Twin
+from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import all_recipes
 
-PAGE = Path(__file__).parents[2] / "docs" / "twins.md"
+PAGE = ROOT / "docs" / "twins.md"
 Found = dict[str, dict[str, dict[str, tuple[Twin, ...]]]]
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import porter
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 FEATURES, UNITS, FEWER = 3 * 48 * 48, 2304, 256
 MOST = {"pt2": {"torch": 5.6, "tf": 8.0, "onnx": 6.6}, "onnx": {"onnx": 7.6}}
 """By form and destination, how many times the weights in float32. A check runs both sides in float64 too: one matrix, which is

@@ -10,6 +10,7 @@ import pytest
 from porter.data.interpolations import RESAMPLINGS
 from porter.data.preprocess import Preprocess, normalise, open_image, prepare, resized, ten_crops
 from tests.support import originals
+from tests.support.checkout import ROOT
 from tests.support.photo_files import realistic
 from tests.support.protocol_guide import BLOCK, DOCUMENT, ORIGINALS, TABLES, Use, uses, written
 from tests.support.zoo_protocols import OPENCV, original, scaled
@@ -74,4 +75,4 @@ def test_every_protocol_has_an_original_and_every_test_named_is_there() -> None:
     for entry in ORIGINALS.values():
         for test in entry.tests:
             file, name = test.split("::")
-            assert f"def {name}(" in (Path(__file__).parents[2] / "unit" / "data" / file).read_text(encoding="utf-8"), test
+            assert f"def {name}(" in (ROOT / "tests" / "unit" / "data" / file).read_text(encoding="utf-8"), test

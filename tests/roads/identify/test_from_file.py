@@ -20,6 +20,7 @@ from porter.identify import matching
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_line
 from tests.conftest import Cli, WeightsMaker, refused
+from tests.support.checkout import PHOTO
 
 LAYERS = keras.layers
 pytestmark = pytest.mark.usefixtures("one_recipe")
@@ -206,7 +207,7 @@ def test_a_recipe_of_ones_own_is_used_with_its_labels(saved: Callable[[str], Pat
     cli("convert", "small-torch", "--to", "tf", "--no-check", "--out", "again", "--recipes", "own")
     shutil.rmtree(tmp_path / "own")  # a port outlives its recipe
     for port in ("small-torch", "again"):
-        said = cli("predict", port, Path(__file__).parents[3] / "scripts" / "photos" / "chelsea.png")
+        said = cli("predict", port, PHOTO)
         assert said.status == 0 and said.out.count("kind ") == 5
     assert cli("report", "small-torch").status == 0 and "7, seven.txt" in (tmp_path / "small-torch" / "report.html").read_text()
 

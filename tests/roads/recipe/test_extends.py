@@ -7,9 +7,10 @@ import pytest
 from porter.authoring.check.check import check_recipe
 from porter.base.errors import RecipeError, UsageError
 from porter.recipe import Member, declared_recipes, expand, find_recipe, layer_names
+from tests.support.checkout import ROOT
 from tests.support.recipe.recipes import VALID, line_of, use, write
 
-PAGE = (Path(__file__).parents[3] / "docs" / "recipes.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 MORE = PAGE[PAGE.index("extends: resnet_v1\n") :].partition("```")[0]
 
 

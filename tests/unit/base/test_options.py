@@ -17,8 +17,8 @@ from porter.base.options import REQUIRED, Command, items
 from porter.conversion.pad_table import pads
 from porter.padding import ANY
 from porter.padding.sizes import parse_size
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parents[3]
 TABLES = {table.name: table for table in vars(options).values() if isinstance(table, Command)}
 FUNCTIONS: list[tuple[Callable[..., Any], str, set[str]]] = [
     (porter.convert, "convert", set()),

@@ -4,14 +4,13 @@ import ast
 import re
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
 import porter
 from porter.base.package import EXTRAS, install
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 

@@ -21,6 +21,7 @@ from porter.verification.inputs import SIGNED
 from porter.verification.results import Distance, NodeDistance, Parity
 from porter.verification.verdict import Verdict
 from tests.conftest import Cli, WeightsMaker, refused
+from tests.support.checkout import ROOT
 
 RUN = "import sys; sys.argv[0] = 'porter'; from porter.cli.app import main; main()"
 
@@ -33,9 +34,7 @@ def test_without_a_command_it_prints_the_help(cli: Cli, group: tuple[str, ...]) 
 
 
 def test_the_readme_has_every_status() -> None:
-    line = (
-        (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8").partition("Exit status: ")[2].partition("`porter")[0]
-    )
+    line = (ROOT / "README.md").read_text(encoding="utf-8").partition("Exit status: ")[2].partition("`porter")[0]
     assert {int(word) for word in line.split() if word.isdigit()} == {0, 1, 2, EX_SOFTWARE, INTERRUPTED, BROKEN_PIPE}
 
 

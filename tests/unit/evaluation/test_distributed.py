@@ -11,8 +11,8 @@ import pytest
 
 from porter.base.errors import UsageError
 from porter.evaluation.distributed import Process, joined, this_process
+from tests.support.checkout import ROOT
 
-CHECKOUT = Path(__file__).parents[3]
 PROGRAM = """
 import os, sys
 from porter.base.errors import PorterError, UsageError
@@ -37,7 +37,7 @@ def run_two(program: list[str], cwd: Path) -> list[tuple[int, str]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     meeting = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    environment = {**os.environ, **meeting, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
+    environment = {**os.environ, **meeting, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     running = [
         subprocess.Popen(
             [sys.executable, *program],

@@ -9,8 +9,7 @@ import torch
 import porter
 from porter.base.errors import FileError, UsageError
 from tests.conftest import Cli, WeightsMaker
-
-PHOTO = Path(__file__).parents[3] / "scripts" / "photos" / "chelsea.png"
+from tests.support.checkout import PHOTO
 
 
 def test_both_frameworks_see_the_same_five_classes(weights_file: WeightsMaker, tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 import porter
 from porter.data.labels import imagenet_classes
 from tests.conftest import WeightsMaker
+from tests.support.checkout import ROOT
 from tests.support.evaluation.padding_study import studies
 from tests.support.photo_files import write_photos
 from tests.support.standin import calibrated_tensors
 
-ROOT = Path(__file__).parents[3]
 VARIANT = "mobilenet_v1_0.25"
 STAND_INS = {
     "notes.py": """

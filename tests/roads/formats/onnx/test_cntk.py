@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import porter
+from tests.support.checkout import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 PYTHON = Path(os.environ.get("PORTER_CNTK_PYTHON", ROOT / "build/cntk/bin/python"))
 NETWORKS = ("resnet_v1", "resnet_v2", "resnext", "wide_resnet", "mobilenet_v1", "mobilenet_v2", "inception")
 

@@ -21,6 +21,7 @@ from porter.port import PASSED, read_port
 from porter.recipe import find_recipe
 from porter.source.own_graph import translation
 from tests.conftest import WeightsMaker
+from tests.support.checkout import ROOT
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -57,7 +58,7 @@ def test_a_file_says_by_itself_what_it_is(made: tuple[Path, Any, Path]) -> None:
 
 
 def test_a_file_is_run_as_the_page_says(made: tuple[Path, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[4] / "docs" / "files.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
     (block,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "onnxruntime" in code)
     (tmp_path / "resnet50v2-keras-onnx").symlink_to(made[2])  # another network: the lines do not depend on it
     monkeypatch.chdir(tmp_path)

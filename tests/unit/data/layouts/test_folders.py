@@ -11,9 +11,10 @@ from porter.data.labels import Labels
 from porter.data.layouts import open_photos
 from porter.data.photos import Bytes, Failure, PhotoSet
 from porter.data.reading import read_bytes
+from tests.support.checkout import ROOT
 from tests.support.data.layouts.making import WNIDS, files, opened, table, val
 
-SAMPLE = Path(__file__).parents[5] / "shared" / "imagenet-sample"
+SAMPLE = ROOT.parent / "shared" / "imagenet-sample"
 
 
 def labels(photos: PhotoSet) -> dict[str, tuple[int, ...]]:

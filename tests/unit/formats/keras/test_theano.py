@@ -19,10 +19,10 @@ from porter.formats.keras.graph import read_graph
 from porter.formats.reading import read_checkpoint
 from porter.graph import Conv, MaxPool
 from porter.padding import LOWEST, Convention, Window
+from tests.support.checkout import ROOT
 from tests.unit.formats.keras.test_graph import Json, conv, functional, kernels, layer, said, source
 from tests.unit.formats.keras.test_read_h5 import write_legacy
 
-ROOT = Path(__file__).resolve().parents[4]
 PYTHONS = [Path(os.environ.get(f"PORTER_KERAS{n}_PYTHON", ROOT / f"build/keras{n}/bin/python")) for n in (1, 2)]
 
 

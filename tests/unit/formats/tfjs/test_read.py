@@ -18,9 +18,10 @@ import porter
 from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
+from tests.support.checkout import ROOT
 
 HERE = Path(__file__).parent
-MODULES = Path(os.environ.get("PORTER_TFJS_MODULES", HERE.parents[3] / "build/tfjs/node_modules"))
+MODULES = Path(os.environ.get("PORTER_TFJS_MODULES", ROOT / "build/tfjs/node_modules"))
 SIZE = (33, 38)
 
 

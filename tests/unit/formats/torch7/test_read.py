@@ -19,9 +19,10 @@ from porter.base.errors import FileError, MappingError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.frameworks.numpy.engine import build_file
+from tests.support.checkout import ROOT
 from tests.support.torch7_files import Module, Sizes, write_torch7
 
-TORCHFILE = Path(os.environ.get("PORTER_TORCHFILE", Path(__file__).parents[4] / "build/torchfile"))
+TORCHFILE = Path(os.environ.get("PORTER_TORCHFILE", ROOT / "build/torchfile"))
 SIZE = (33, 38)
 random = np.random.default_rng(0)
 

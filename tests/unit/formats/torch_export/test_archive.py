@@ -25,6 +25,7 @@ from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.identify.doors import open_file
 from porter.padding import ANY
+from tests.support.checkout import ROOT
 from tests.support.formats.torch_export.exports import export
 
 pytestmark = pytest.mark.filterwarnings("ignore:No complete tensor", "ignore:.*treespec")
@@ -94,7 +95,7 @@ def test_archives_of_every_torch(made: tuple[Any, Members], version: str, suffix
 
 
 def test_the_page_s_lines_make_an_archive_of_any_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[4] / "docs" / "files.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "files.md").read_text(encoding="utf-8")
     lines = next(block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "torch.export" in block)
     monkeypatch.chdir(tmp_path)
     exec(lines, {"torch": torch, "model": Small()})

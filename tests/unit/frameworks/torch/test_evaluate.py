@@ -17,10 +17,10 @@ from porter.base.errors import UsageError
 from porter.data.pipeline import normalise
 from porter.data.preprocess import Preprocess
 from porter.frameworks import get_destination
+from tests.support.checkout import ROOT
 from tests.support.evaluation.protocols import PROTOCOLS, pixels_of
 
 FRAMEWORK = get_destination("torch")
-ROOT = Path(__file__).resolve().parents[4]
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 
 
