@@ -3,9 +3,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,8 +16,11 @@ from porter.formats.triton import load_triton
 from porter.identify import matching
 from porter.recipe import known_variants, recipes_folder
 from porter.recipe.find import KnownVariant
-from tests.support.slim_files import SlimFile, write_slim
-from tests.support.weights_files import write_weights
+from tests.support.fixtures import Cli, FineTunedMaker, Ran, SlimMaker, WeightsMaker
+
+if TYPE_CHECKING:
+    from tests.support.finetuned_keras import FineTuned
+    from tests.support.slim_files import SlimFile
 
 # TensorFlow itself takes oneDNN on some processors only; on others its CPU has no convolution with channels first, and rounds more.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
@@ -44,18 +47,6 @@ LONGEST = (
     "test_stock.py",
     "test_evaluate.py",
 )
-
-
-@dataclass(frozen=True)
-class Ran:
-    status: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Ran]
-WeightsMaker = Callable[..., Path]
-SlimMaker = Callable[[SlimFile], Path]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -94,6 +85,8 @@ def weights_file(tmp_path_factory: pytest.TempPathFactory) -> WeightsMaker:
     folder = tmp_path_factory.mktemp("weights")
 
     def make(variant: str, zoo: str, suffix: str, classes: int = 1000) -> Path:
+        from tests.support.weights_files import write_weights
+
         key = (variant, zoo, classes, suffix)
         if key not in made:
             made[key] = folder / f"{variant}-{zoo}-{classes}{suffix}"
@@ -110,9 +103,27 @@ def slim_file(tmp_path_factory: pytest.TempPathFactory) -> SlimMaker:
     folder = tmp_path_factory.mktemp("slim")
 
     def make(file: SlimFile) -> Path:
+        from tests.support.slim_files import write_slim
+
         if file not in made:
             made[file] = write_slim(folder / f"model-{len(made)}", file)
         return made[file]
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def finetuned(tmp_path_factory: pytest.TempPathFactory) -> FineTunedMaker:
+    """Makes fine-tuned models of Keras, each once per module: its models are let go with it."""
+    made: dict[str, FineTuned] = {}
+    folder = tmp_path_factory.mktemp("finetuned")
+
+    def make(name: str) -> FineTuned:
+        from tests.support.finetuned_keras import make_finetuned
+
+        if name not in made:
+            made[name] = make_finetuned(name, folder)
+        return made[name]
 
     return make
 
@@ -130,10 +141,3 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         return Ran(int(exited.value.code or 0), captured.out, captured.err)
 
     return run
-
-
-def refused(ran: Ran, *words: str, status: int = 2) -> None:
-    assert ran.status == status
-    assert ran.out == "" and ran.err.startswith("error: ") and ran.err.count("\n") == 1 and "Traceback" not in ran.err
-    for word in words:
-        assert word in ran.err

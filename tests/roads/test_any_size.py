@@ -16,8 +16,8 @@ from porter.data.preprocess import open_image, prepare
 from porter.frameworks import get_destination
 from porter.port import read_port, write_record
 from porter.zoos.implementation import get_implementation
-from tests.conftest import WeightsMaker
 from tests.support.checkout import PHOTO
+from tests.support.fixtures import WeightsMaker
 from tests.support.standin_files import make_batch, source_checkpoint
 
 VARIANTS = ("mobilenet_v1_0.25", "mobilenet_v2_0.35")

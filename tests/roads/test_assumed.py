@@ -24,7 +24,7 @@ from porter.source.opening import open_candidate
 from porter.verification.check import Check
 from porter.verification.sizes import Sizes
 from porter.verification.source_forms import references_of
-from tests.conftest import WeightsMaker
+from tests.support.fixtures import WeightsMaker
 from tests.support.recipe.recipes import VALID, copied, write
 from tests.support.standin_files import source_checkpoint
 

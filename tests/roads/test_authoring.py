@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli
 from tests.support.checkout import ROOT
+from tests.support.fixtures import Cli
 
 PAGE = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
 

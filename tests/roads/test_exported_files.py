@@ -15,7 +15,8 @@ from torch import nn
 
 import porter
 from porter.authoring.drafting import new_recipe
-from tests.conftest import Cli, refused
+from tests.support.fixtures import Cli
+from tests.support.refusals import refused
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

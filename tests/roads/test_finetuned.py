@@ -1,6 +1,6 @@
 """Fine-tuned models made the way tutorials make them, ported to the other framework with the same answers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +14,13 @@ from porter.cli import printing
 from porter.conversion.convert import Conversion
 from porter.frameworks import get_destination
 from tests.support.checkout import PHOTO
-from tests.support.finetuned_keras import KINDS, SIZE, WHOLE, FineTuned, make_finetuned
+from tests.support.finetuned_keras import KINDS, SIZE, WHOLE
 from tests.support.finetuned_torch import MAKERS, VARIANT
+from tests.support.fixtures import FineTunedMaker
 from tests.support.standin import smooth_images
 
 REFUSED = {"sequential-weights": "follow each other"}
 """Files that hold only weights, of a head whose activations nothing states."""
-
-Maker = Callable[[str], FineTuned]
-
-
-@pytest.fixture(scope="module")
-def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Maker:
-    made: dict[str, FineTuned] = {}
-    folder = tmp_path_factory.mktemp("finetuned")
-
-    def make(name: str) -> FineTuned:
-        if name not in made:
-            made[name] = make_finetuned(name, folder)
-        return made[name]
-
-    return make
 
 
 def activated(logits: NDArray[np.float64], activation: str | None) -> NDArray[np.float64]:
@@ -74,7 +60,9 @@ def proved() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "check"), sorted(proved(), key=lambda case: str(case.id)))
-def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(name: str, check: bool, finetuned: Maker, tmp_path: Path) -> None:
+def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(
+    name: str, check: bool, finetuned: FineTunedMaker, tmp_path: Path
+) -> None:
     own, out = finetuned(name), tmp_path / "port"
     made = porter.convert(own.variant, "keras", "torch", weights=own.path, out=out, input_size="160", check=check)
     record, batch = made.port.record, own.images()
@@ -96,7 +84,7 @@ def test_a_finetuned_keras_model_gives_the_same_answers_in_torch(name: str, chec
         assert record.preprocess is not None and (record.preprocess.divide, record.preprocess.mean) == (1.0, (0.0, 0.0, 0.0))
 
 
-def test_a_port_that_takes_any_size_is_fed_what_the_file_was_built_for(finetuned: Maker, tmp_path: Path) -> None:
+def test_a_port_that_takes_any_size_is_fed_what_the_file_was_built_for(finetuned: FineTunedMaker, tmp_path: Path) -> None:
     own, folder = finetuned("rescaled-keras"), tmp_path / "port"
     made = porter.convert(own.variant, "keras", "torch", weights=own.path, out=folder, input_size="any", check=False)
     assert made.port.record.input.size is None
@@ -108,7 +96,9 @@ def test_a_port_that_takes_any_size_is_fed_what_the_file_was_built_for(finetuned
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(name: str, finetuned: Maker, tmp_path: Path) -> None:
+def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(
+    name: str, finetuned: FineTunedMaker, tmp_path: Path
+) -> None:
     own = finetuned(name)
     with pytest.raises(MappingError, match=REFUSED[name]) as caught:
         porter.convert(own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", check=False)
@@ -128,7 +118,7 @@ INSPECTED = (
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in KINDS])
-def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: Maker) -> None:
+def test_inspect_knows_a_finetuned_keras_model(name: str, finetuned: FineTunedMaker) -> None:
     own = finetuned(name)
     best = porter.inspect(own.path).matches[0]
     assert best.is_a == (own.variant, "keras")

@@ -9,7 +9,7 @@ import pytest
 
 import porter
 from porter.port import read_port
-from tests.conftest import WeightsMaker
+from tests.support.fixtures import WeightsMaker
 from tests.support.standin import smooth_images
 
 torch = pytest.importorskip("torch")

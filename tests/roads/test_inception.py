@@ -16,7 +16,7 @@ from porter.fitting.by_names import fit_by_names
 from porter.fitting.candidate import Candidate
 from porter.recipe import find_recipe
 from porter.zoos.torchvision import import_models
-from tests.conftest import WeightsMaker
+from tests.support.fixtures import WeightsMaker
 from tests.support.slim_files import slim_checkpoint
 from tests.support.standin_files import source_checkpoint
 

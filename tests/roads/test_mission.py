@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import Cli, WeightsMaker
 from tests.support.checkout import PHOTO, ROOT
+from tests.support.fixtures import Cli, WeightsMaker
 from tests.support.recipe.recipes import copied
 
 

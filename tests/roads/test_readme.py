@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import porter
-from tests.conftest import Cli, WeightsMaker
 from tests.support.checkout import ROOT
+from tests.support.fixtures import Cli, WeightsMaker
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ from porter.frameworks.dialects import get_dialect
 from porter.identify.doors import open_member
 from porter.port import read_port
 from porter.recipe import find_recipe, layer_names
-from tests.conftest import WeightsMaker
+from tests.support.fixtures import WeightsMaker
 
 NARROW = "mobilenet_v2_0.35"
 

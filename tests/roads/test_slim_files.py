@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from porter.formats.tensorflow import import_tensorflow
-from tests.conftest import SlimMaker
+from tests.support.fixtures import SlimMaker
 from tests.support.slim_files import SMALL, SlimFile, slim_checkpoint
 
 

@@ -24,7 +24,7 @@ from porter.graph.record import to_record
 from porter.padding import LOWEST, Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe
-from tests.conftest import SlimMaker, WeightsMaker
+from tests.support.fixtures import SlimMaker, WeightsMaker
 from tests.support.slim_files import SlimFile
 from tests.support.standin_files import sign, with_convention
 

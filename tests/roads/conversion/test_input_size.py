@@ -12,7 +12,8 @@ import torch
 
 import porter
 from porter.port import read_port
-from tests.conftest import Cli, refused
+from tests.support.fixtures import Cli
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("one_recipe")
 

@@ -15,7 +15,8 @@ import pytest
 import porter
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_line
-from tests.conftest import Cli, refused
+from tests.support.fixtures import Cli
+from tests.support.refusals import refused
 from tests.unit.formats.onnx.test_read import model, written
 
 SIZE = 24

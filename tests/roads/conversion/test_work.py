@@ -19,7 +19,7 @@ from porter.formats.keras import graph as keras_graph
 from porter.graph import plan
 from porter.port import folder as port_folder, read_port
 from porter.recipe import expansion
-from tests.conftest import WeightsMaker
+from tests.support.fixtures import WeightsMaker
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ from porter.formats.reading import read_checkpoint
 from porter.identify import matching
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_line
-from tests.conftest import Cli, WeightsMaker, refused
 from tests.support.checkout import PHOTO
+from tests.support.fixtures import Cli, WeightsMaker
+from tests.support.refusals import refused
 
 LAYERS = keras.layers
 pytestmark = pytest.mark.usefixtures("one_recipe")

@@ -13,8 +13,8 @@ import yaml
 from porter.padding import Average, Rounding, Rule
 from porter.recipe.expressions import FUNCTIONS
 from porter.recipe.model import STANDARD_OPTIONS
-from tests.conftest import Cli
 from tests.support import recipe_guide as guide
+from tests.support.fixtures import Cli
 from tests.support.standin_files import source_checkpoint
 from tests.unit.authoring.test_json_schema import wrong
 

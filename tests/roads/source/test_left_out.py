@@ -21,9 +21,10 @@ from porter.base.left_out import LeftOut
 from porter.formats.reading import read_checkpoint
 from porter.graph import Dropout
 from porter.port import read_port
-from tests.conftest import Cli, refused
 from tests.support.caffe_files import write_caffe
+from tests.support.fixtures import Cli
 from tests.support.mxnet_files import Line, write_mxnet
+from tests.support.refusals import refused
 from tests.support.torch7_files import Module, write_torch7
 
 

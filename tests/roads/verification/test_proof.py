@@ -21,7 +21,8 @@ from porter.verification.references import SourceValues
 from porter.verification.sizes import Sizes
 from porter.verification.source_forms import references_of
 from porter.verification.verdict import Verdict
-from tests.conftest import Cli, refused
+from tests.support.fixtures import Cli
+from tests.support.refusals import refused
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -22,8 +22,9 @@ from porter.graph.blocks.find import find_blocks
 from porter.padding import Convention, Window
 from porter.source.own_graph import open_graph
 from porter.verification.user_code import maker
-from tests.conftest import Cli, refused
+from tests.support.fixtures import Cli
 from tests.support.recipe.recipes import VALID, write
+from tests.support.refusals import refused
 from tests.support.weights_files import published_like
 from tests.unit.frameworks.torch.test_code import loaded_from
 

@@ -16,8 +16,8 @@ from porter.recipe import recipes_folder
 from porter.recipe.keys import KEYS
 from porter.recipe.schema import SECTIONS, keys_of
 from porter.recipe.source import read_source
-from tests.conftest import Cli
 from tests.roads.recipe.test_extends import MORE
+from tests.support.fixtures import Cli
 from tests.support.recipe.recipes import VALID, write
 
 FILES = sorted(recipes_folder().rglob("*.yaml"))

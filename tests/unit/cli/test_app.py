@@ -18,8 +18,9 @@ from safetensors.numpy import load_file, save_file
 import porter
 from porter.base.errors import ChecksumError
 from porter.files.weights import Fetched
-from tests.conftest import Cli, WeightsMaker, refused
+from tests.support.fixtures import Cli, WeightsMaker
 from tests.support.recipe.recipes import copied
+from tests.support.refusals import refused
 from tests.support.standin_files import sign
 
 

@@ -19,7 +19,7 @@ from porter.cli.evaluation import evaluation, evaluations
 from porter.data.photos import Failure
 from porter.evaluation.results import Accuracy, Agreement, Differing, Evaluation, OfPort
 from porter.evaluation.speed import Tried
-from tests.conftest import Cli
+from tests.support.fixtures import Cli
 
 FOUND = Evaluation(
     photos=("val", "class folders"),

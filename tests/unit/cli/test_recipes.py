@@ -11,8 +11,9 @@ import pytest
 from safetensors.numpy import save_file
 
 from porter.recipe import recipes_folder
-from tests.conftest import Cli, refused
+from tests.support.fixtures import Cli
 from tests.support.recipe.recipes import VALID, write
+from tests.support.refusals import refused
 from tests.support.standin_files import source_checkpoint
 
 

@@ -20,8 +20,9 @@ from porter.evaluation.prediction import Prediction
 from porter.verification.inputs import SIGNED
 from porter.verification.results import Distance, NodeDistance, Parity
 from porter.verification.verdict import Verdict
-from tests.conftest import Cli, WeightsMaker, refused
 from tests.support.checkout import ROOT
+from tests.support.fixtures import Cli, WeightsMaker
+from tests.support.refusals import refused
 
 RUN = "import sys; sys.argv[0] = 'porter'; from porter.cli.app import main; main()"
 

@@ -35,7 +35,8 @@ from porter.verification.source_forms import own_build
 from porter.zoos.implementation import StockModel, stock_libraries
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
-from tests.conftest import Cli, WeightsMaker, refused
+from tests.support.fixtures import Cli, WeightsMaker
+from tests.support.refusals import refused
 from tests.support.standin import calibrated_tensors, smooth_images
 from tests.support.standin_files import with_convention
 

@@ -28,8 +28,8 @@ from porter.evaluation.predictions import write_results
 from porter.evaluation.results import NAMED, Accuracy, Evaluation
 from porter.files import new_folder
 from porter.port import RECORD, read_port, update_record
-from tests.conftest import WeightsMaker
 from tests.support.data.layouts.making import real, val
+from tests.support.fixtures import WeightsMaker
 from tests.unit.evaluation.test_distributed import run_two
 
 VARIANT = "mobilenet_v2_0.35"

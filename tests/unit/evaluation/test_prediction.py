@@ -8,8 +8,8 @@ import torch
 
 import porter
 from porter.base.errors import FileError, UsageError
-from tests.conftest import Cli, WeightsMaker
 from tests.support.checkout import PHOTO
+from tests.support.fixtures import Cli, WeightsMaker
 
 
 def test_both_frameworks_see_the_same_five_classes(weights_file: WeightsMaker, tmp_path: Path) -> None:

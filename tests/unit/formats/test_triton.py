@@ -12,9 +12,9 @@ import pytest
 
 import porter
 from porter.data.labels import imagenet_classes
-from tests.conftest import WeightsMaker
 from tests.support.checkout import ROOT
 from tests.support.evaluation.padding_study import studies
+from tests.support.fixtures import WeightsMaker
 from tests.support.photo_files import write_photos
 from tests.support.standin import calibrated_tensors
 

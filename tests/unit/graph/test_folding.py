@@ -21,7 +21,7 @@ from porter.graph import INPUT, Add, BatchNorm, Conv, ConvTranspose, Dense, Glob
 from porter.graph.folding import absorb_biases, fold_norms, only_readers
 from porter.graph.plan import make_plan
 from porter.padding import Convention, Window
-from tests.conftest import WeightsMaker
+from tests.support.fixtures import WeightsMaker
 from tests.support.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
 from tests.support.standin import calibrated_tensors, smooth_images
 from tests.support.standin_files import sign

@@ -7,7 +7,7 @@ import pytest
 
 from porter.frameworks import DESTINATION_NAMES
 from porter.recipe import load_recipe, proof_of, proofs, recipes_folder
-from tests.conftest import Cli
+from tests.support.fixtures import Cli
 from tests.support.recipe.recipes import all_recipes
 
 ROWS = {

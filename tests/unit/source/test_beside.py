@@ -19,8 +19,8 @@ from porter.data.preprocess import Preprocess, prepare
 from porter.data.statements import read_preprocess
 from porter.source.beside import stated_beside, weights_in
 from porter.source.protocol import NOTHING
-from tests.conftest import WeightsMaker
 from tests.support import originals
+from tests.support.fixtures import WeightsMaker
 
 VARIANT = "mobilenet_v2_0.35"
 SETTINGS: dict[str, Any] = {

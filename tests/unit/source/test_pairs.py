@@ -16,7 +16,8 @@ from safetensors.numpy import save_file
 import porter
 from porter.base.dtypes import Array
 from porter.formats.reading import read_checkpoint
-from tests.conftest import Cli, refused
+from tests.support.fixtures import Cli
+from tests.support.refusals import refused
 
 
 @pytest.fixture(scope="module")

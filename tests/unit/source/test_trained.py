@@ -29,8 +29,8 @@ from porter.verification.numbers import distance
 from porter.verification.references import OwnBuild
 from porter.verification.sizes import Sizes
 from porter.verification.trained import check_trained
-from tests.conftest import WeightsMaker
 from tests.support.fitting.file_graphs import as_file, changed, layer_of
+from tests.support.fixtures import WeightsMaker
 
 VARIANT, ZOO, SIZE = "mobilenet_v2_0.35", "timm", (64, 64)
 SITE, OTHER = "stem/conv", "block1/depthwise/conv"

@@ -22,7 +22,8 @@ from porter.base.errors import ChecksumError, MappingError
 from porter.conversion.convert import Conversion
 from porter.port import AGREES, read_port
 from porter.reporting.commands import convert as convert_again
-from tests.conftest import Cli, SlimMaker, WeightsMaker, refused
+from tests.support.fixtures import Cli, SlimMaker, WeightsMaker
+from tests.support.refusals import refused
 from tests.support.slim_files import SlimFile
 
 NAMES = ("rose", "lily", "tulip", "daisy", "iris")

@@ -24,7 +24,8 @@ from porter.verification.reverify import check_against
 from porter.verification.user_code import maker
 from porter.verification.user_reference import UserReference, parse_reference
 from porter.verification.verdict import Verdict
-from tests.conftest import Cli, refused
+from tests.support.fixtures import Cli
+from tests.support.refusals import refused
 
 RECIPE = """\
 architecture: mine

@@ -20,8 +20,8 @@ from porter.padding import ANY
 from porter.port import PASSED, read_port
 from porter.recipe import find_recipe
 from porter.source.own_graph import translation
-from tests.conftest import WeightsMaker
 from tests.support.checkout import ROOT
+from tests.support.fixtures import WeightsMaker
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

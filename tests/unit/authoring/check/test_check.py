@@ -7,7 +7,7 @@ import pytest
 
 from porter.authoring.check.check import check_recipe
 from porter.recipe import recipes_folder
-from tests.conftest import Cli
+from tests.support.fixtures import Cli
 from tests.support.recipe.recipes import VALID, changed, place, write
 
 

@@ -19,6 +19,7 @@ from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from tests.support.frameworks.tf.small_models import expected, functional, sequential
+from tests.support.refusals import unreadable
 
 KERNEL = np.arange(54, dtype=np.float32).reshape(3, 3, 3, 2)
 VECTOR = np.array([1.5, -2.25], dtype=np.float32)
@@ -179,21 +180,12 @@ def test_nan_is_a_value(tmp_path: Path) -> None:
     assert np.isnan(read_checkpoint(path).tensors["c/bias"]).all()
 
 
-def refused(path: Path, *words: str) -> None:
-    with pytest.raises(FileError) as caught:
-        read_checkpoint(path)
-    message = str(caught.value)
-    assert str(path) in message and "\n" not in message
-    for word in words:
-        assert word in message
-
-
 def test_cut_short_at_every_length_of_interest(tmp_path: Path) -> None:
     whole = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL, "c/bias:0": VECTOR}}).read_bytes()
     cut = tmp_path / "cut.h5"
     for length in [*range(1, 200, 7), *range(200, len(whole), 97), len(whole) - 1]:
         cut.write_bytes(whole[:length])
-        refused(cut)
+        unreadable(cut)
 
 
 def test_kernels_of_theano_are_turned(tmp_path: Path) -> None:
@@ -202,14 +194,14 @@ def test_kernels_of_theano_are_turned(tmp_path: Path) -> None:
     path = write_legacy(tmp_path / "a.h5", {**groups, "d": {"d/kernel:0": dense}}, backend=b"theano")
     same(read_checkpoint(path).tensors, {"c/kernel": KERNEL[::-1, ::-1], "c/bias": VECTOR, "d/kernel": dense})
     assert "turned around" in read_checkpoint(path).notes[0]
-    refused(write_legacy(tmp_path / "b.h5", {"c": {"c/depthwise_kernel:0": KERNEL}}, backend=b"theano"), "Theano", "flips")
+    unreadable(write_legacy(tmp_path / "b.h5", {"c": {"c/depthwise_kernel:0": KERNEL}}, backend=b"theano"), "Theano", "flips")
 
 
 def test_a_list_that_names_what_is_not_there(tmp_path: Path) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
     with h5py.File(path, "a") as file:
         del file["c/c/kernel:0"]
-    refused(path, "'kernel:0' in group '/c/c'", "found none")
+    unreadable(path, "'kernel:0' in group '/c/c'", "found none")
 
 
 @pytest.mark.parametrize("names", [["c/kernel:0", "c/kernel:0"], ["c/kernel:0", "c/kernel"]])
@@ -217,14 +209,14 @@ def test_one_variable_twice(tmp_path: Path, names: list[str]) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL, "c/kernel": KERNEL}})
     with h5py.File(path, "a") as file:
         file["c"].attrs["weight_names"] = np.array([name.encode() for name in names])
-    refused(path, "two variables 'kernel'")
+    unreadable(path, "two variables 'kernel'")
 
 
 def test_one_layer_twice(tmp_path: Path) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
     with h5py.File(path, "a") as file:
         file.attrs["layer_names"] = np.array([b"c", b"c"])
-    refused(path, "two tensors", "c/kernel")
+    unreadable(path, "two tensors", "c/kernel")
 
 
 @pytest.mark.parametrize("place", ["c", "c/c", "c/c/kernel:0"])
@@ -238,7 +230,7 @@ def test_links_are_not_followed(tmp_path: Path, place: str, link: Any) -> None:
         file["elsewhere"] = file[place]
         del file[place]
         file[place] = link
-    refused(path, type(link).__name__, "follows no links")
+    unreadable(path, type(link).__name__, "follows no links")
 
 
 def test_values_in_another_file(tmp_path: Path) -> None:
@@ -247,7 +239,7 @@ def test_values_in_another_file(tmp_path: Path) -> None:
     with h5py.File(path, "a") as file:
         del file["c/c/kernel:0"]
         file["c/c"].create_dataset("kernel:0", KERNEL.shape, "f4", external=[(str(tmp_path / "secret"), 0, KERNEL.nbytes)])
-    refused(path, "another file")
+    unreadable(path, "another file")
 
 
 def test_virtual_datasets(tmp_path: Path) -> None:
@@ -260,12 +252,12 @@ def test_virtual_datasets(tmp_path: Path) -> None:
     with h5py.File(path, "a") as file:
         del file["c/c/kernel:0"]
         file["c/c"].create_virtual_dataset("kernel:0", layout)
-    refused(path, "another file")
+    unreadable(path, "another file")
 
 
 @pytest.mark.parametrize("value", [np.array([b"text"]), np.array([1 + 2j]), np.array([(1, 2.0)], dtype="i4,f4")])
 def test_values_that_are_not_numbers(tmp_path: Path, value: np.ndarray) -> None:
-    refused(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": value}}), "expected numbers")
+    unreadable(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": value}}), "expected numbers")
 
 
 def test_objects(tmp_path: Path) -> None:
@@ -273,7 +265,7 @@ def test_objects(tmp_path: Path) -> None:
     with h5py.File(path, "a") as file:
         del file["c/c/kernel:0"]
         file["c/c"].create_dataset("kernel:0", (2,), h5py.string_dtype())
-    refused(path, "expected numbers")
+    unreadable(path, "expected numbers")
 
 
 @pytest.mark.parametrize("filters", [{}, {"chunks": (1024, 1024), "compression": "gzip"}])
@@ -282,7 +274,7 @@ def test_sizes_that_the_file_cannot_hold(tmp_path: Path, filters: dict[str, Any]
     with h5py.File(path, "a") as file:
         del file["c/c/kernel:0"]
         file["c/c"].create_dataset("kernel:0", (1 << 20, 1 << 20), "f4", **filters)
-    refused(path, str(1 << 42), "can hold")
+    unreadable(path, str(1 << 42), "can hold")
 
 
 def test_one_dataset_under_many_names(tmp_path: Path) -> None:
@@ -292,7 +284,7 @@ def test_one_dataset_under_many_names(tmp_path: Path) -> None:
         for name in names:
             file["c"][name] = file["c/c/kernel:0"]
         file["c"].attrs["weight_names"] = np.array([name.encode() for name in names])
-    refused(path, "can hold")
+    unreadable(path, "can hold")
 
 
 @pytest.mark.parametrize(
@@ -314,7 +306,7 @@ def test_chunks_larger_than_the_values(tmp_path: Path, chunk: int, deflated: int
         made = h5py.h5d.create(file["c/c"].id, b"kernel:0", h5py.h5t.NATIVE_FLOAT, space, settings)
         if deflated:
             made.write_direct_chunk((0,), content)
-    refused(path, said)
+    unreadable(path, said)
 
 
 def test_a_chunk_that_is_damaged_is_refused(tmp_path: Path) -> None:
@@ -324,7 +316,7 @@ def test_a_chunk_that_is_damaged_is_refused(tmp_path: Path) -> None:
         made = file["c/c"].create_dataset("kernel:0", data=KERNEL, compression="gzip", chunks=KERNEL.shape)
         packed = made.id.read_direct_chunk((0,) * KERNEL.ndim)[1]
         made.id.write_direct_chunk((0,) * KERNEL.ndim, packed[:-4] + bytes(4))  # its checksum
-    refused(path, "cut short or damaged")
+    unreadable(path, "cut short or damaged")
 
 
 def test_chunks_that_lie_over_each_other_are_not_unpacked_again_and_again(tmp_path: Path) -> None:
@@ -343,7 +335,7 @@ def test_chunks_that_lie_over_each_other_are_not_unpacked_again_and_again(tmp_pa
     data += packed + bytes(len(data))
     struct.pack_into("<Q", data, 40, len(data))  # where the file ends
     path.write_bytes(data)
-    refused(path, "the chunks of '/c/c/kernel:0' lie over each other")
+    unreadable(path, "the chunks of '/c/c/kernel:0' lie over each other")
 
 
 def test_compressed_weights_are_read(tmp_path: Path) -> None:
@@ -355,11 +347,11 @@ def test_compressed_weights_are_read(tmp_path: Path) -> None:
 
 
 def test_whole_numbers_for_a_kernel(tmp_path: Path) -> None:
-    refused(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL.astype(np.int8)}}), "c/kernel", "int8", "quantised")
+    unreadable(write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL.astype(np.int8)}}), "c/kernel", "int8", "quantised")
 
 
 def test_no_tensors(tmp_path: Path) -> None:
-    refused(write_legacy(tmp_path / "a.h5", {"input_1": {}}), "no tensors")
+    unreadable(write_legacy(tmp_path / "a.h5", {"input_1": {}}), "no tensors")
 
 
 def test_hdf5_of_someone_else(tmp_path: Path) -> None:
@@ -367,7 +359,7 @@ def test_hdf5_of_someone_else(tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         file["data"] = VECTOR
     assert recognise(path).name == "hdf5"
-    refused(path, "Keras did not write")
+    unreadable(path, "Keras did not write")
 
 
 @pytest.mark.parametrize("value", [np.arange(3), np.zeros((2, 2), "S4"), 5])
@@ -375,7 +367,7 @@ def test_lists_of_names_that_are_none(tmp_path: Path, value: Any) -> None:
     path = write_legacy(tmp_path / "a.h5", {"c": {"c/kernel:0": KERNEL}})
     with h5py.File(path, "a") as file:
         file["c"].attrs["weight_names"] = value
-    refused(path, "weight_names")
+    unreadable(path, "weight_names")
 
 
 def test_names_that_are_all_the_same_long_text(tmp_path: Path) -> None:
@@ -397,7 +389,7 @@ def test_names_that_are_all_the_same_long_text(tmp_path: Path) -> None:
     for place in short:
         data[place : place + 16] = data[long : long + 16]
     path.write_bytes(data)
-    refused(path, "'layer_names' of '/' have more than")
+    unreadable(path, "'layer_names' of '/' have more than")
 
 
 @pytest.mark.parametrize(
@@ -419,7 +411,7 @@ def test_a_text_that_leads_out_of_its_collection(tmp_path: Path, number: int, si
     assert data[first : first + 16] == b"\1" + bytes(7) + b"\1" + bytes(7)  # number 1, of one byte
     data[first], data[first + 8 : first + 16] = number, size.to_bytes(8, "little")
     path.write_bytes(data)
-    refused(path, said)
+    unreadable(path, said)
 
 
 def test_names_of_any_length_are_read(tmp_path: Path) -> None:
@@ -435,7 +427,7 @@ def test_links_of_long_names_are_counted(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("porter.formats.limits._MOST_EXPANSION", 0)
     with h5py.File(tmp_path / "links.h5", "w") as file:
         file["layers/" + "n" * 2000 + "/vars/0"] = np.ones(3, np.float32)
-    refused(tmp_path / "links.h5", "the names in '/layers' have more than 1000 bytes")
+    unreadable(tmp_path / "links.h5", "the names in '/layers' have more than 1000 bytes")
 
 
 def of_every_kind(path: Path, unusual: Mapping[str, Any], **settings: Any) -> Path:
@@ -507,7 +499,7 @@ def test_hdf5s_own_library_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     data[first + 8 : first + 16] = (2**64 - 16).to_bytes(8, "little")
     path.write_bytes(data)
     monkeypatch.setattr("porter.formats.keras.hdf5_copy._SECONDS", 1)
-    refused(path, "HDF5 does not read it in 1 seconds")
+    unreadable(path, "HDF5 does not read it in 1 seconds")
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -518,4 +510,4 @@ def test_values_that_were_never_written(tmp_path: Path, written: bool) -> None:
         made = file["c/c"].create_dataset("kernel:0", (4, 4), "f4", chunks=(2, 2) if written else None)
         if written:
             made[:2] = 1
-    refused(path, "never written")
+    unreadable(path, "never written")

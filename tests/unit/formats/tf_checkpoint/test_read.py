@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import FileError
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import recognise
 from porter.formats.tf_checkpoint.names import Owner, model_names, training_state
 from tests.support.formats.tf_graph.file_graphs import tensorflow
+from tests.support.refusals import unreadable
 
 pytest.importorskip("tensorflow")
 
@@ -90,13 +90,6 @@ def test_every_way_to_name_v1(tmp_path: Path, sharded: bool, named: str) -> None
     assert read_checkpoint(tmp_path / named).tensors.keys() == WEIGHTS.keys()
 
 
-def refused(path: Path) -> str:
-    with pytest.raises(FileError) as caught:
-        read_checkpoint(path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
@@ -111,25 +104,26 @@ def copied(saved: Path, tmp_path: Path) -> Path:
 
 def test_parts_that_are_missing_or_damaged(copied: Path) -> None:
     index, data = copied / "model.ckpt-7.index", copied / "model.ckpt-7.data-00000-of-00001"
-    assert "a TensorFlow .meta file" in refused(copied / "model.ckpt-7.meta")
+    prefix = copied / "model.ckpt-7"
+    assert "a TensorFlow .meta file" in unreadable(copied / "model.ckpt-7.meta")
     whole = data.read_bytes()
     data.write_bytes(whole[:-8])
-    assert "declares" in refused(index)
+    assert "declares" in unreadable(index, where=prefix)
     data.unlink()
-    assert "expected model.ckpt-7.data-00000-of-00001" in refused(index)
+    assert "expected model.ckpt-7.data-00000-of-00001" in unreadable(index, where=prefix)
     data.write_bytes(whole)
     table = index.read_bytes()
     index.write_bytes(table[:-20])
-    assert "the checkpoint's index is cut short or damaged" in refused(copied / "model.ckpt-7")
+    assert "the checkpoint's index is cut short or damaged" in unreadable(prefix)
     index.write_bytes(table[:30] + bytes(len(table) - 38) + table[-8:])
-    assert "cut short or damaged" in refused(index)
+    assert "cut short or damaged" in unreadable(index, where=prefix)
     index.unlink()
-    assert "without its index" in refused(data)
+    assert "without its index" in unreadable(data, where=prefix)
 
 
 def test_a_shard_too_few(copied: Path) -> None:
     (copied / "model.ckpt-7.data-00000-of-00001").rename(copied / "model.ckpt-7.data-00001-of-00002")
-    assert "expected model.ckpt-7.data-00000-of-00002" in refused(copied)
+    assert "expected model.ckpt-7.data-00000-of-00002" in unreadable(copied)
 
 
 def test_a_folder_that_leaves_it_open(copied: Path) -> None:
@@ -140,11 +134,11 @@ def test_a_folder_that_leaves_it_open(copied: Path) -> None:
     state.write_text('model_checkpoint_path: "/home/me/train/model.ckpt-9"\nall_model_checkpoint_paths: "model.ckpt-7"\n')
     assert read_checkpoint(copied).files[0].name == "model.ckpt-9.index"
     state.write_text('model_checkpoint_path: "model.ckpt-8"\n')
-    assert "'model.ckpt-8' the latest, which is not there; the folder holds model.ckpt-7, model.ckpt-9" in refused(copied)
+    assert "'model.ckpt-8' the latest, which is not there; the folder holds model.ckpt-7, model.ckpt-9" in unreadable(copied)
     state.write_text('model_checkpoint_path: "model.ckpt-7"\nmodel_checkpoint_path: "model.ckpt-9"\n')
-    assert "names 2 latest checkpoints" in refused(copied)
+    assert "names 2 latest checkpoints" in unreadable(copied)
     state.unlink()
-    assert "several checkpoints: model.ckpt-7, model.ckpt-9" in refused(copied)
+    assert "several checkpoints: model.ckpt-7, model.ckpt-9" in unreadable(copied)
     (copied / "model.ckpt-9.index").unlink()
     assert read_checkpoint(copied).files[0].name == "model.ckpt-7.index"
 

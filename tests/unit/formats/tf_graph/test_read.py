@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from porter.base.errors import FileError, PorterError
+from porter.base.errors import PorterError
 from porter.filegraph.file_graph import Foreign
 from porter.files.weights import WeightsFile, fetch
 from porter.formats.reading import read_checkpoint
@@ -19,6 +19,7 @@ from porter.frameworks.tf.frozen.run import channels_first
 from porter.graph import Affine, BatchNorm, Conv, Dense, Flatten, GlobalAvgPool, Relu, Relu6, Softmax
 from tests.support.filegraph.values import values_of
 from tests.support.formats.tf_graph.file_graphs import expect_same, frozen, images, run_definition, tensorflow, variable
+from tests.support.refusals import unreadable
 
 pytest.importorskip("tensorflow")
 
@@ -102,35 +103,28 @@ def test_only_the_variables(exported: tuple[Path, np.ndarray]) -> None:
         np.testing.assert_array_equal(alone.tensors[name], array)
 
 
-def refused(path: Path) -> str:
-    with pytest.raises(FileError) as caught:
-        read_checkpoint(path)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
 def test_an_incomplete_saved_model(exported: tuple[Path, np.ndarray], tmp_path: Path) -> None:
     folder = shutil.copytree(exported[0], tmp_path / "copy")
     data = folder / "variables" / "variables.data-00000-of-00001"
     whole = data.read_bytes()
     data.write_bytes(whole[:100])
-    assert "declares" in refused(folder)
+    assert "declares" in unreadable(folder)
     data.unlink()
-    assert "expected variables.data-00000-of-00001" in refused(folder)
+    assert "expected variables.data-00000-of-00001" in unreadable(folder)
     shutil.rmtree(folder / "variables")
-    assert "there is no such checkpoint" in refused(folder)
+    assert "there is no such checkpoint" in unreadable(folder)
     graph = folder / "saved_model.pb"
     graph.write_bytes(graph.read_bytes()[:-9])
-    assert "cut short" in refused(folder)
+    assert "cut short" in unreadable(folder)
     graph.rename(folder / "saved_model.pbtxt")
-    assert "as text" in refused(folder)
+    assert "as text" in unreadable(folder)
 
 
 def test_augmentation_in_an_exported_model_is_named(tmp_path: Path) -> None:
     keras = pytest.importorskip("keras")
     layers = [keras.Input((8, 8, 3)), keras.layers.RandomFlip(), keras.layers.Conv2D(2, 3), keras.layers.GlobalMaxPooling2D()]
     keras.Sequential(layers).export(tmp_path / "saved", verbose=False)
-    said = refused(tmp_path / "saved")
+    said = unreadable(tmp_path / "saved")
     assert "random_flip" in said and "StatelessRandom" in said and "with training=False and export" in said
 
 
@@ -147,7 +141,7 @@ def test_a_model_that_changes_its_variables_is_named(tmp_path: Path) -> None:
             return tf.reduce_mean(tf.nn.conv2d(x, self.kernel, 1, "SAME") * self.scale, (1, 2))
 
     tf.saved_model.save(model := Changing(), str(tmp_path / "saved"), signatures=model.__call__)
-    assert "(AssignVariableOp) changes a variable that the model reads" in refused(tmp_path / "saved")
+    assert "(AssignVariableOp) changes a variable that the model reads" in unreadable(tmp_path / "saved")
 
 
 @pytest.mark.parametrize("order", ["before", "after", "elsewhere", "other", "read"])
@@ -180,7 +174,7 @@ def test_a_main_graph_that_changes_its_variables_is_named(tmp_path: Path, order:
             value = session.run(output, {image: images()})
     if order in ("before", "after"):
         op = "AssignAddVariableOp" if use_resource else "AssignAdd"
-        assert f"({op}) changes a variable that the model reads" in refused(tmp_path / "saved")
+        assert f"({op}) changes a variable that the model reads" in unreadable(tmp_path / "saved")
     else:
         expect_same(read_checkpoint(tmp_path / "saved"), images(), value)
 
@@ -204,7 +198,7 @@ def test_a_condition_that_may_change_a_variable_is_named_by_what_changes_it(tmp_
     finally:
         v1.enable_control_flow_v2()
     if changes:
-        assert "(AssignAddVariableOp) changes a variable that the model reads" in refused(tmp_path / "saved")
+        assert "(AssignAddVariableOp) changes a variable that the model reads" in unreadable(tmp_path / "saved")
     else:
         value = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"](tf.constant(images()))["y"].numpy()
         expect_same(read_checkpoint(tmp_path / "saved"), images(), value)
@@ -218,7 +212,7 @@ def test_a_frozen_graph_that_assigns_is_not_frozen(tmp_path: Path) -> None:
         with tf.control_dependencies([scale.assign([1.0, 2.0, 3.0])]):
             tf.nn.relu(x * scale.read_value())
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
-    assert "has variables without values, such as 'scale'" in refused(tmp_path / "graph.pb")
+    assert "has variables without values, such as 'scale'" in unreadable(tmp_path / "graph.pb")
 
 
 @pytest.mark.parametrize(("text", "source"), [("x:1", ("x", 1)), ("x:²", ("x:²", 0)), ("x:" + "9" * 5000, ("x:" + "9" * 5000, 0))])
@@ -301,7 +295,7 @@ def test_functions_without_end(tmp_path: Path) -> None:
     assert node.op
     path = tmp_path / "graph.pb"
     path.write_bytes(definition.SerializeToString())
-    assert "call each other" in refused(path)
+    assert "call each other" in unreadable(path)
 
 
 def test_a_graph_without_an_image(tmp_path: Path) -> None:
@@ -323,7 +317,7 @@ def test_a_graph_as_text(tmp_path: Path) -> None:
     frozen(tmp_path / "graph.pb", network)
     graph = tensorflow().compat.v1.GraphDef.FromString((tmp_path / "graph.pb").read_bytes())
     path.write_text(str(graph))
-    assert "a TensorFlow graph as text (.pbtxt)" in refused(path)
+    assert "a TensorFlow graph as text (.pbtxt)" in unreadable(path)
 
 
 @pytest.mark.full

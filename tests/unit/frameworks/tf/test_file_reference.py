@@ -15,7 +15,7 @@ from porter.formats.reading import read_checkpoint
 from porter.frameworks import ENGINE_NAMES, get_destination, get_engine
 from porter.graph import BatchNorm, Graph
 from porter.graph.plan import make_plan
-from tests.conftest import SlimMaker
+from tests.support.fixtures import SlimMaker
 from tests.support.slim_files import SMALL, SlimFile
 from tests.support.standin import smooth_images
 from tests.support.standin_files import standin_graph, standin_tensors

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,22 +24,8 @@ from porter.graph import INPUT, Conv
 from porter.graph.plan import make_plan
 from porter.padding import Convention, Window
 from tests.support.filegraph.values import translated
-from tests.support.finetuned_keras import SIZE, WHOLE, FineTuned, make_finetuned
-
-Finetuned = Callable[[str], FineTuned]
-
-
-@pytest.fixture(scope="module")
-def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Finetuned:
-    made: dict[str, FineTuned] = {}
-    folder = tmp_path_factory.mktemp("finetuned")
-
-    def make(name: str) -> FineTuned:
-        if name not in made:
-            made[name] = make_finetuned(name, folder)
-        return made[name]
-
-    return make
+from tests.support.finetuned_keras import SIZE, WHOLE
+from tests.support.fixtures import FineTunedMaker
 
 
 def graph_of(checkpoint: Checkpoint) -> FileGraph:
@@ -57,7 +43,7 @@ answers of the saved model."""
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in IN_CI[:2] else pytest.mark.full) for name in WHOLE])
-def test_answers_are_those_of_the_model_that_was_saved(finetuned: Finetuned, name: str) -> None:
+def test_answers_are_those_of_the_model_that_was_saved(finetuned: FineTunedMaker, name: str) -> None:
     made = finetuned(name)
     checkpoint = read_checkpoint(made.path)
     output = graph_of(checkpoint).outputs[0]
@@ -90,7 +76,7 @@ def run_by_torch(graph: FileGraph, tensors: Mapping[str, Array], batch: Array) -
 
 
 @pytest.mark.parametrize("name", IN_CI)
-def test_every_node_in_float64_is_what_the_graph_says(finetuned: Finetuned, name: str) -> None:
+def test_every_node_in_float64_is_what_the_graph_says(finetuned: FineTunedMaker, name: str) -> None:
     made = finetuned(name)
     checkpoint = read_checkpoint(made.path)
     graph, batch = graph_of(checkpoint), made.images().astype(np.float64)
@@ -105,7 +91,7 @@ def test_every_node_in_float64_is_what_the_graph_says(finetuned: Finetuned, name
         assert distance(found[name].reshape(wanted[name].shape), wanted[name]) <= 1e-12, name
 
 
-def test_a_size_of_another_kind(finetuned: Finetuned) -> None:
+def test_a_size_of_another_kind(finetuned: FineTunedMaker) -> None:
     """The layers of a file stand at every size, with the pads that the file states."""
     checkpoint = read_checkpoint(finetuned("rescaled-keras").path)
     graph, size = graph_of(checkpoint), (97, 131)
