@@ -108,3 +108,14 @@ def test_no_class_of_the_upper_rooms_has_the_name_of_another() -> None:
                 homes.setdefault(node.name, []).append(file.relative_to(ROOT / "porter").parts[0])
     upper = {"data", *ROOMS[ROOMS.index("recipe") :]}
     assert {name for name, rooms in homes.items() if len(rooms) > 1 and upper.intersection(rooms)} <= ELSEWHERE
+
+
+def test_every_file_of_unit_tests_names_its_module() -> None:
+    """tests/unit/graph/test_plan.py has the tests of porter/graph/plan.py, and so would test_plan_sizes.py."""
+    unit, astray = ROOT / "tests" / "unit", []
+    for path in unit.rglob("test_*.py"):
+        folder, name = ROOT / "porter" / path.parent.relative_to(unit), path.stem.removeprefix("test_").split("_")
+        names = ["_".join(name[:count]) for count in range(1, len(name) + 1)]
+        if path != Path(__file__) and not any((folder / f"{each}.py").is_file() or (folder / each).is_dir() for each in names):
+            astray.append(str(path.relative_to(ROOT)))
+    assert not astray
