@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from porter.base.errors import RecipeError, UsageError, some
-from porter.base.options import CONVERT, INSPECT, RECIPE_CHECK
+from porter.base.options import CONVERT, INSPECT, RECIPE_CHECK, RECIPE_LIST
 from porter.recipe.declared import Declared, declared
 from porter.recipe.fingerprints import Fingerprint, shipped_fingerprints
 from porter.recipe.load import load_recipe, open_recipe, recipes_folder
@@ -199,7 +199,7 @@ def _advice(name: str, recipes: Sequence[Declared]) -> str:
     alike = next((recipe for recipe in recipes if recipe.architecture == near not in variants and recipe.variants), None)
     if alike is not None:
         return f"did you mean a variant of '{near}': {some(sorted(alike.variants))}?"
-    return hint(name, names) if begun is None else f"did you mean '{begun}'?"
+    return hint(name, names, RECIPE_LIST.line()) if begun is None else f"did you mean '{begun}'?"
 
 
 def find_member(subject: str, source: str, given: Path | None = None) -> Member:

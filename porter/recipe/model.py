@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from porter.base.errors import RecipeError, UsageError, some
+from porter.base.options import RECIPE_SHOW
 from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
@@ -316,9 +317,8 @@ class Recipe:
         default = DEFAULT_ZOOS.get(OTHER_NAMES.get(name, name))
         if default is None or name == default:
             usable = [framework for framework, zoo in DEFAULT_ZOOS.items() if zoo in self.zoos]
-            raise UsageError(
-                f"'{self.architecture}' has no zoo '{name}'", where=f"--from {name}", next=hint(name, (*self.zoos, *usable))
-            )
+            advice = hint(name, (*self.zoos, *usable), RECIPE_SHOW.line(name=self.architecture))
+            raise UsageError(f"'{self.architecture}' has no zoo '{name}'", where=f"--from {name}", next=advice)
         if default not in self.zoos:
             raise UsageError(
                 f"'{self.architecture}' has no zoo '{default}', the default of '{name}'",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from porter.base.errors import some
+from porter.base.errors import LISTED, some
 
 
-def hint(word: str, known: Iterable[str]) -> str:
-    """Advice for an unknown `word`: the nearest of `known`, otherwise some of them."""
+def hint(word: str, known: Iterable[str], line: str = "") -> str:
+    """Advice for an unknown `word`: the nearest of `known`, otherwise some of them, and the command `line` that lists them all."""
     words = sorted(set(known))
     key, value = word.partition(" ")[::2]
     if value and key in words:
@@ -17,7 +17,8 @@ def hint(word: str, known: Iterable[str]) -> str:
     near = nearest(word, words)
     if near is not None:
         return f"did you mean '{near}'?"
-    return f"known are {some(words)}" if words else "none are declared"
+    rest = f": {line}" if line and len(words) > LISTED else ""
+    return f"known are {some(words)}{rest}" if words else "none are declared"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

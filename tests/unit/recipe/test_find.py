@@ -154,7 +154,7 @@ def test_folders_without_recipes_and_variants_claimed_twice(tmp_path: Path, monk
 def test_a_framework_is_offered_only_where_its_default_zoo_is() -> None:
     with pytest.raises(UsageError) as caught:
         find_recipe("resnet50v2").zoo("torchvision", "resnet50v2")
-    assert caught.value.next == "known are gluon, keras, mxnet, slim, tensornets, and 1 more"
+    assert caught.value.next == "known are gluon, keras, mxnet, slim, tensornets, and 1 more: porter recipe show resnet_v2"
 
 
 def test_an_architecture_where_a_variant_goes_lists_its_variants() -> None:
