@@ -19,10 +19,6 @@ def _epsilon(value: Any) -> float | None:
     return number(value, 0, 1) or None
 
 
-def _constants(value: Any) -> tuple[float, ...] | None:
-    return numbers(value if isinstance(value, tuple) else (value,))
-
-
 _SIDE = {"type": "integer", "minimum": 1, "maximum": LARGEST}
 PAIR = Kind(
     "Pair",
@@ -34,7 +30,7 @@ EPSILON = Kind("Epsilon", "a number above 0 and at most 1", _epsilon, {"type": "
 CONSTANTS = Kind(
     "Constants",
     "a finite number, or a list with one for each channel",
-    _constants,
+    lambda value: numbers(value if isinstance(value, tuple) else (value,)),
     {"anyOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}, "minItems": 1}]},
 )
 PAD = Kind("Pad", "a convention, such as same, 1, or {pad: 1, fill: 0}", lambda value: value, {"$ref": "#/$defs/padding"})

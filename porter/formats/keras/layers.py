@@ -280,10 +280,6 @@ def _combined(kind: str) -> Callable[[Layer], Read]:
     return lambda layer: combine(layer.walk, layer, kind, layer.inputs)
 
 
-def _concatenate(layer: Layer) -> Read:
-    return concat(layer.walk, layer, layer.inputs, layer.arguments.get("axis", -1))
-
-
 def _custom_scale(layer: Layer) -> Read:
     """Inception-ResNet's own layer: the first value, and the second one scaled."""
     if layer.arguments.keys() - {"name", "trainable", "dtype"} != {"scale"} or len(layer.inputs) != 2:
@@ -362,7 +358,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "AveragePooling2D": _pool,
     "BatchNormalization": _batch_norm,
     "CenterCrop": _center_crop,
-    "Concatenate": _concatenate,
+    "Concatenate": lambda layer: concat(layer.walk, layer, layer.inputs, layer.arguments.get("axis", -1)),
     "Conv2D": _conv,
     "Conv2DTranspose": _transposed,
     "Cropping2D": lambda layer: layer.add(ops.CropMap(sides(layer.arguments["cropping"]))),

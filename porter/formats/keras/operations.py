@@ -98,10 +98,6 @@ def _sources(layer: Layer) -> list[Reference]:
     return sources
 
 
-def _concatenate(layer: Layer) -> Read:
-    return concat(layer.walk, layer, _sources(layer), layer.arguments.get("axis", -1))
-
-
 def _stack(layer: Layer) -> Read:
     rank, axis = len(layer.walk.sizes(layer.source) or ()), layer.arguments.get("axis", 0)
     sources = _sources(layer)
@@ -282,7 +278,7 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys((*_FUNCTIONS, "sum"), _reduced),
     "cast": _cast,
     "clip": _clip,
-    "concatenate": _concatenate,
+    "concatenate": lambda layer: concat(layer.walk, layer, _sources(layer), layer.arguments.get("axis", -1)),
     "depth_to_space": lambda layer: layer.add(DepthToSpace(count(layer.arguments["block_size"]))),
     "einsum": _einsum,
     "expand_dims": lambda layer: unsqueeze(layer.walk, layer, layer.source, [layer.arguments["axis"]]),

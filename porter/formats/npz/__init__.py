@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from porter.formats.format import Content, Format, reader
-
-
-def _is_npz(content: Content) -> bool:
-    return bool(content.members) and all(name.endswith(".npy") for name in content.members or ())
-
+from porter.formats.format import Format, reader
 
 FORMATS = (
     Format(
         "npz",
         "an .npz of arrays",
-        _is_npz,
+        lambda content: bool(content.members) and all(name.endswith(".npy") for name in content.members or ()),
         reader("porter.formats.npz.read", "read_npz"),
         whole="a frozen graph (.pb)",
     ),

@@ -186,10 +186,6 @@ def _filled(walk: Walk[Operator], node: Operator) -> Read:
     return Lacks(zeros=tuple(sizes) if sizes is not None and walk.flow.number(node.inputs[1]) == 0 else None)
 
 
-def _zeros(walk: Walk[Operator], node: Operator) -> Read:
-    return Lacks(zeros=walk.sizes(node.inputs[0]) or ())
-
-
 def _cells_as_channels(walk: Walk[Operator], node: Operator) -> Read:
     """The cells of each block as channels, block rows first."""
     block, view = node.scalar(0, "i"), walk.view(node.inputs[0])
@@ -250,5 +246,5 @@ READERS: Mapping[str, Reader[Operator]] = {
     "TILE": by_sizes(moves.repeat),
     "TRANSPOSE": by_numbers(moves.transpose),
     "TRANSPOSE_CONV": windows.read_transposed,
-    "ZEROS_LIKE": _zeros,
+    "ZEROS_LIKE": lambda walk, node: Lacks(zeros=walk.sizes(node.inputs[0]) or ()),
 }

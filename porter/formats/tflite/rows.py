@@ -145,10 +145,6 @@ def _parted(operator: Operator, x: Numbers, sizes: Any, axis: Any) -> tuple[Numb
     return tuple(np.split(x, np.cumsum(whole)[:-1], _counts(axis)[0]))
 
 
-def _unpacked(operator: Operator, x: Numbers) -> tuple[Numbers, ...]:
-    return tuple(np.moveaxis(x, operator.scalar(1, "i"), 0))
-
-
 def _spread(operator: Operator, x: Numbers) -> Any:
     """Parts of the channels as the cells of blocks, block rows first."""
     side, (images, rows, columns, channels) = operator.scalar(0, "i"), x.shape
@@ -241,5 +237,5 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "TILE": _each(lambda x, times: np.tile(x, _counts(times))),
     "TRANSPOSE": _each(lambda x, order: x.transpose(_counts(order))),
     "TRANSPOSE_CONV": _transposed,
-    "UNPACK": _unpacked,
+    "UNPACK": lambda operator, x: tuple(np.moveaxis(x, operator.scalar(1, "i"), 0)),
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from porter.formats.pickled import Made, Maker, Named, Vocabulary, mapping
@@ -189,22 +189,14 @@ def _other(kind: str) -> Maker:
     return lambda *_: Tensor(None, kind=kind)
 
 
-def _size(sizes: Iterable[object] = ()) -> tuple[object, ...]:
-    return tuple(sizes)
-
-
-def _layout(name: str) -> str:
-    return name
-
-
 _NAMES: dict[str, Maker] = {
     **dict.fromkeys((*_IGNORED, *_STORAGES, *(f"torch.{name}" for name in (*_DTYPES, *_SCHEMES))), Made),
     "collections.OrderedDict": mapping,
     "collections.Counter": mapping,
-    "torch.Size": _size,
+    "torch.Size": tuple,
     "torch.Tensor": _parameter,
     "torch.nn.parameter.Parameter": _parameter,
-    "torch.serialization._get_layout": _layout,
+    "torch.serialization._get_layout": lambda name: name,
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor_v2,
     "torch._utils._rebuild_tensor_v3": _tensor_v3,

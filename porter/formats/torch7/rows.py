@@ -130,10 +130,6 @@ def _narrowed(layer: Layer, x: Numbers) -> Any:
     return np.take(x, np.arange(start, start + layer.count("length", 1)), axis)
 
 
-def _bounded(layer: Layer, x: Numbers) -> Any:
-    return np.clip(x, layer.number("min_val", -1.0), layer.number("max_val", 1.0))
-
-
 def _softplus(layer: Layer, x: Numbers) -> Any:
     beta = layer.number("beta", 1.0)
     return np.logaddexp(beta * x, 0) / beta
@@ -173,7 +169,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "ReLU": _each(values.relu),
     "ReLU6": _each(lambda x: values.relu(x, 6.0)),
     "Threshold": lambda layer, x: np.where(x > layer.number("threshold", 1e-6), x, layer.number("val", 0.0)),
-    "HardTanh": _bounded,
+    "HardTanh": lambda layer, x: np.clip(x, layer.number("min_val", -1.0), layer.number("max_val", 1.0)),
     "LeakyReLU": lambda layer, x: values.relu(x, slope=layer.number("negval", 0.01)),
     "ELU": lambda layer, x: values.elu(x, layer.number("alpha", 1.0)),
     "SoftPlus": _softplus,

@@ -73,10 +73,6 @@ def _from_axis(function: Callable[[Numbers, int], Numbers], x: Numbers, axis: in
     return function(x.reshape(rows, -1), 1).reshape(x.shape)
 
 
-def _hardmax(x: Numbers, axis: int) -> Any:
-    return np.eye(x.shape[axis])[x.argmax(axis)]
-
-
 def _batch_norm(x: Numbers, gamma: Numbers, beta: Numbers, mean: Numbers, variance: Numbers, epsilon: float, **stated: Any) -> Any:
     return values.batch_norm(x, mean, variance, gamma, beta, epsilon)
 
@@ -189,7 +185,7 @@ _NEVER, _SOFTMAX = 1 << 30, 13
 _OWN: Mapping[str, tuple[Operator, int]] = {
     "Softmax": (partial(_from_axis, values.softmax), _SOFTMAX),
     "LogSoftmax": (partial(_from_axis, values.log_softmax), _SOFTMAX),
-    "Hardmax": (partial(_from_axis, _hardmax), _SOFTMAX),
+    "Hardmax": (partial(_from_axis, lambda x, axis: np.eye(x.shape[axis])[x.argmax(axis)]), _SOFTMAX),
     "Squeeze": (lambda x, axes: np.squeeze(x, tuple(axes) if axes else None), 13),
     "BatchNormalization": (_batch_norm, 14),
     "GroupNormalization": (_group_norm, _NEVER),

@@ -94,10 +94,6 @@ def _reshaped(shape: Shape, target: Sequence[int]) -> Shape:
     return tuple(rest if size == -1 else size for size in target)
 
 
-def _flattened(config: _Config, shape: Shape) -> Shape:
-    return (shape[0], *_reshaped(shape[1:], [-1]))
-
-
 def _scaled(shape: Shape, factors: Sequence[int]) -> Shape:
     return (shape[0], *(None if size is None else size * n for size, n in zip(shape[1:3], factors, strict=True)), shape[3])
 
@@ -117,7 +113,7 @@ _LAYERS: Mapping[str, Callable[[_Config, Shape], Shape]] = {
     "Dense": lambda config, shape: (*shape[:-1], config["units"]),
     "DepthwiseConv2D": _depthwise,
     "EinsumDense": lambda config, shape: (shape[0], *config["output_shape"]),
-    "Flatten": _flattened,
+    "Flatten": lambda config, shape: (shape[0], *_reshaped(shape[1:], [-1])),
     "GlobalAveragePooling2D": _global,
     "GlobalMaxPooling2D": _global,
     "MaxPooling2D": _pool,

@@ -93,10 +93,6 @@ def _cells(value: object) -> tuple[int, ...] | None:
     return tuple(each for each in found if each) if len(found) in (0, 2) and None not in found else None
 
 
-def _flag(value: object) -> bool | None:
-    return value if isinstance(value, bool) else None
-
-
 def _window(value: object) -> Window | None:
     entry = _entry(value, {"kernel", "stride", "dilation"})
     return None if entry is None else Window(**entry)
@@ -124,7 +120,7 @@ def whole_number(name: str, least: int, most: int) -> Kind:
 
 
 COUNT, WHOLE = whole_number("Count", 1, LARGEST_COUNT), whole_number("Whole", -LARGEST_COUNT, LARGEST_COUNT)
-FLAG = Kind("bool", "true or false", _flag, {"type": "boolean"})
+FLAG = Kind("bool", "true or false", lambda value: value if isinstance(value, bool) else None, {"type": "boolean"})
 _SHARE = Kind("Share", "a number from 0 to 1", partial(number, least=0, most=1), {"type": "number", "minimum": 0, "maximum": 1})
 _NUMBERS = {"type": "array", "items": {"type": "number"}, "minItems": 1}
 _WHOLE_NUMBERS = {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 8}
