@@ -152,11 +152,7 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
 
 
 def _slice(part: slice, size: Dim) -> slice:
-    """Of an axis of `size` cells, by known numbers: ends that depend on an open size are counted from its end.
-
-    Raises:
-        Undecided: the input decides which cells they are.
-    """
+    """Of an axis of `size` cells, by known numbers: ends that depend on an open size are counted from its end."""
     if isinstance(size, int):
         return slice(*(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step)))
     start, stop = (None if end is None else end - size if isinstance(end, Open) else end for end in (part.start, part.stop))

@@ -72,11 +72,7 @@ def recover_folder(target: Path) -> None:
 
 
 def _resolved(target: Path) -> Path:
-    """The path without links.
-
-    Raises:
-        FileError: links point to each other.
-    """
+    """The path without links."""
     try:
         found = target.resolve()
     except RuntimeError:  # before Python 3.13, which gives such a link itself

@@ -269,11 +269,7 @@ def _prepared_inputs(file: FileGraph) -> tuple[str, ...]:
 
 
 def _orders(node: Node, candidates: Mapping[str, Sequence[str]]) -> Iterable[tuple[str, ...]]:
-    """Layers that could give what the node reads, in every way.
-
-    Raises:
-        MappingError: there are more ways than a network has, as in a file of many equal layers.
-    """
+    """Layers that could give what the node reads, in every way."""
     choices = [candidates[path] for path in node.inputs]
     if math.prod(map(len, choices)) > _MOST_ORDERS:
         raise MappingError("too many layers of the file could be the inputs of this node", where=node.path)

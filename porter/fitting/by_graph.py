@@ -168,11 +168,7 @@ def _differences(draft: Graph, grafted: Graph, folded: Collection[str], size: Si
 
 
 def _expect_whole_averages(grafted: Grafted, file: FileGraph, size: Size) -> None:
-    """Refuses an average over a whole map of the recipe that is not over the file's whole map, because their strides differ.
-
-    Raises:
-        MappingError: there is one.
-    """
+    """Refuses an average over a whole map of the recipe that is not over the file's whole map, because their strides differ."""
     sizes = shapes(grafted.graph, size)
     for path, layer in grafted.layers.items():
         found, node = file.by_name[layer].op, grafted.graph.by_path[path]

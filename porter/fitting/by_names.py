@@ -150,11 +150,7 @@ def _ignored(
 
 
 def _expect_cover(located: Located, unexpected: list[str], places: Mapping[str, str], candidate: Candidate) -> None:
-    """Refuses a file that lacks tensors, or has some that nothing uses.
-
-    Raises:
-        MappingError: with both lists.
-    """
+    """Refuses a file that lacks tensors, or has some that nothing uses."""
     if not located.missing and not unexpected:
         return
     flat = flattened(candidate, unexpected)

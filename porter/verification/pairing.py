@@ -61,9 +61,6 @@ def _aligned(graph: Graph, file: FileGraph, end: str, size: tuple[int, int]) -> 
 
     Args:
         end: the layer of the graph's output.
-
-    Raises:
-        MappingError: the file has another graph.
     """
     alignment = align(graph, file, size)
     while end not in alignment.file.by_name:  # a reshape of one cell

@@ -63,11 +63,7 @@ def verify(
 
 
 def _expect_as_large(port: Port, source: Graph) -> None:
-    """Expects that the values of a port's graph, which a stranger may have written, are about as large as those of its source's.
-
-    Raises:
-        CheckFailed: they take many times the memory.
-    """
+    """Expects that the values of a port's graph, which a stranger may have written, are about as large as those of its source's."""
     size = port.record.input.native_size
     ours, theirs = shapes(port.graph, size), shapes(source, size)
     if sum(map(numbers, ours.values())) <= max(_MANY, _TIMES * sum(map(numbers, theirs.values()))):

@@ -173,9 +173,6 @@ def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
 def _inner(path: Path, split: str | None) -> tuple[Path, str | None]:
     """The folder of a split, where `path` holds folders of splits: `val` beside `train`; or Hugging Face's `data`. With it, the
     split that remains to be chosen in there.
-
-    Raises:
-        UsageError: it holds several, and which one is not said; or it lacks the one that is said.
     """
     folders, files = contents(path)
     splits = {name: _SPLITS[name.lower()] for name in folders if name.lower() in _SPLITS}
@@ -270,9 +267,6 @@ def _in_tars(path: Path, files: Sequence[Path], classes: Classes) -> FoundPhotos
 def _of_one_split(path: Path, files: Sequence[Path], split: str | None) -> list[Path]:
     """The files of a split among `files`, by their names: of validation where none is asked for, or all of them where they name at
     most one split.
-
-    Raises:
-        UsageError: several splits and none of them validation, or none of the split that is asked for.
     """
     splits: dict[str, list[Path]] = {}
     for file in files:

@@ -146,11 +146,7 @@ def _study(opened: Opened, photos: PhotoSet, how: Options, findings: _Findings, 
 
 
 def _expect_use(source: str | None, zoos: Sequence[str], sites: Sequence[str], origin: str | None) -> None:
-    """Expects a zoo whose names the weights have, and nothing that the study would not use.
-
-    Raises:
-        UsageError: with what to change.
-    """
+    """Expects a zoo whose names the weights have, and nothing that the study would not use."""
     if source is None and not zoos:
         raise UsageError("nothing says whose names the weights have", where="--from", next="add --from ZOO, or --between ZOO,ZOO")
     if zoos and sites:

@@ -109,11 +109,7 @@ def read_attention(layer: Layer) -> Read:
 
 
 def _expect_plain(layer: Layer) -> None:
-    """Refuses an attention with masks, gates or trained scales.
-
-    Raises:
-        NoOp: it has some.
-    """
+    """Refuses an attention with masks, gates or trained scales."""
     if stated := [name for name in _NOT_PLAIN if layer.arguments.get(name) not in (None, False)]:
         raise NoOp(f"{layer.op} with {', '.join(stated)}")
 

@@ -94,9 +94,6 @@ def _with_channels_last(kind: str, arguments: Mapping[str, Any], ranks: Sequence
 
     Args:
         ranks: of the values that it reads.
-
-    Raises:
-        _Mixed: it is not known to compute the same.
     """
     rank, axis = max(ranks, default=0), arguments.get("axis", -1)
     if len({*ranks}) != 1 or (rank == 4 and arguments.get("activation") == "softmax"):

@@ -276,11 +276,7 @@ def _add(calls: list[Call], call: Call) -> Result:
 
 
 def _pick(values: Sequence[Result], output: int) -> Result:
-    """One output of a call, or of a model.
-
-    Raises:
-        ValueError: it is no place.
-    """
+    """One output of a call, or of a model."""
     if type(output) is not int or output < 0 or (output and values == [SOURCE]):
         raise ValueError(f"no call gives output {output!r:.20}")
     return values[output] if len(values) > 1 or not output else Result(values[0].call, output)

@@ -51,11 +51,7 @@ def _arithmetic(layer: Layer) -> Read:
 
 
 def _source(layer: Layer, operand: Any) -> Reference:
-    """An operand as a value of the walk, also a constant.
-
-    Raises:
-        NoOp: it is neither a value, nor one number for each channel.
-    """
+    """An operand as a value of the walk, also a constant."""
     if isinstance(operand, Taken):
         return operand.source
     numbers = numbers_in(operand)
@@ -74,11 +70,7 @@ def _reduced(layer: Layer) -> Read:
 
 
 def _places(layer: Layer, axis: Any) -> list[int]:
-    """The axes that an argument names.
-
-    Raises:
-        NoOp: it names none, or others than the first value has.
-    """
+    """The axes that an argument names."""
     places, rank = [*axis] if isinstance(axis, list | tuple) else [axis], len(layer.walk.sizes(layer.source) or ())
     if not places or not all(type(place) is int and -rank <= place < rank for place in places):
         raise NoOp(f"{layer.op} with {axis!r:.40}")
@@ -86,11 +78,7 @@ def _places(layer: Layer, axis: Any) -> list[int]:
 
 
 def _sources(layer: Layer) -> list[Reference]:
-    """The values and arrays of an operation that takes several, as a list or apart.
-
-    Raises:
-        NoOp: it takes other constants.
-    """
+    """The values and arrays of an operation that takes several, as a list or apart."""
     operands = layer.operands[0] if layer.operands and isinstance(layer.operands[0], tuple) else layer.operands
     sources = [operand.source for operand in operands if isinstance(operand, Taken)]
     if len(sources) < len(operands):

@@ -108,11 +108,7 @@ def _shapes(graph: Graph, sizes: Sequence[int]) -> Mapping[str, Shape] | None:
 
 
 def _read(node: ast.expr) -> Guard:
-    """A guard, or a part of one, as a function of the image's sizes.
-
-    Raises:
-        ValueError: it is not arithmetic of sizes.
-    """
+    """A guard, or a part of one, as a function of the image's sizes."""
     key: type | str
     match node:
         case ast.Constant(value=int(number) | float(number)):

@@ -253,11 +253,7 @@ class NetDestination(Generic[M]):
 
 
 def _arrays(net: Maker, tensors: Tensors, kind: np.dtype[Any]) -> dict[str, Array]:
-    """Those of the net, in the number type `kind`.
-
-    Raises:
-        MappingError: the tensors lack one of the graph's.
-    """
+    """Those of the net, in the number type `kind`."""
     try:
         return {name: _filled(held, tensors).astype(kind, copy=False) for name, held in net.held.items()}
     except KeyError as error:
@@ -272,11 +268,7 @@ def _filled(held: Held, tensors: Tensors) -> Array:
 
 
 def _read_back(net: Maker, stored: Mapping[str, Array]) -> dict[str, dict[str, Array]]:
-    """The canonical tensors in those of a net's file.
-
-    Raises:
-        MappingError: one is missing, or has another shape, or a constant is another, or a kernel does not stand amid zeros.
-    """
+    """The canonical tensors in those of a net's file."""
     found = dict[str, dict[str, Array]]()
     for name, held in net.held.items():
         array = stored.get(name)

@@ -64,9 +64,6 @@ def _attributes(op: Conv | MaxPool | AvgPool, realisation: Realisation, path: st
 def _rounds_up(native: Convention, window: Window, size: Sequence[int | None], path: str) -> bool:
     """Whether the number of windows rounds up. ONNX drops a last one that starts in the pads, and onnx 1.23 infers shapes with it:
     there rounding down finds as many.
-
-    Raises:
-        PaddingError: only rows or only columns have such a window, and the others round up.
     """
     rows, columns = size
     if native.rounding != "ceil" or rows is None or columns is None:

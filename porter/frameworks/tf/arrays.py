@@ -16,11 +16,7 @@ CHANNELS_LAST = (1, 2, 0)
 
 
 def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:
-    """Keras's Reshape, which finds one open size, and Permute.
-
-    Raises:
-        GraphError: two sizes are open.
-    """
+    """Keras's Reshape, which finds one open size, and Permute."""
     value = inputs[0]
     shape = tuple(value.shape[1:][CHANNELS_LAST.index(axis) if of_map else axis] for axis in range(value.ndim - 1))
     steps = op.steps(shape, of_map, channels_last=True)

@@ -112,11 +112,7 @@ class ExportedModule(nn.Module):
 
 
 def _function(node: AtenNode) -> Callable[[Mapping[str, Any]], Any]:
-    """What a node runs, from its arguments by name.
-
-    Raises:
-        MissingFramework: porter does not run such an op, or this torch lacks it.
-    """
+    """What a node runs, from its arguments by name."""
     if node.target.startswith("_operator.") and node.op in ON_SIZES:
         on_sizes = ON_SIZES[node.op]
         return lambda arguments: on_sizes(*arguments.values())
