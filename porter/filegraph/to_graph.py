@@ -85,7 +85,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     return Translated(replace(graph, nodes=kept, output=logits), names, last.op_name)
 
 
-def expect_ops(file: FileGraph, keep_activation: bool = False) -> None:
+def expect_ops(file: FileGraph, keep_activation: bool) -> None:
     """Expects that porter has an op for every node, but for a log_softmax that is taken off.
 
     Raises:

@@ -220,7 +220,7 @@ def _makes_cell(op: Op | Foreign) -> bool:
     return isinstance(op, ops.GlobalAvgPool | ops.GlobalMaxPool | ops.AsMap) or op == ops.Flatten()
 
 
-def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool = False) -> bool:
+def is_kind(wanted: Op, found: Op | Foreign, shape: Shape, head: bool) -> bool:
     """Whether a layer can be a node by its op. Pads, strides, epsilons and clipping may differ, and the classes of the `head`.
 
     A head may be a 1x1 convolution of pooled features, an average over a whole map (`shape`) is a global one, and a norm whose

@@ -201,7 +201,7 @@ def _unlike(opened: Opened) -> int:
     return opened.fitted.fit.differences + len(opened.fitted.fit.folded) if opened.fitted else 0
 
 
-def open_as(match: Match, wishes: Wishes = NONE) -> Opened:
+def open_as(match: Match, wishes: Wishes) -> Opened:
     """The file opened as a match; if it is stated to come from a twin of the match, opened as that.
 
     Raises:

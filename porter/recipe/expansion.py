@@ -80,9 +80,9 @@ def trained_conventions(member: Member) -> dict[str, Convention]:
     return {path: site.convention for path, site in sites if any(rule.matches(path, site.kind) for rule in rules)}
 
 
-def options_of(member: Member, options: Mapping[str, Value] | None = None) -> Mapping[str, Value]:
-    """All options of a graph: `options`, then the zoo's for the variant, then the recipe's."""
-    return {**member.recipe.options, **member.zoo.of(member.variant).options, **(options or {})}
+def options_of(member: Member) -> Mapping[str, Value]:
+    """All options of a variant's graph: the zoo's for the variant, then the recipe's."""
+    return {**member.recipe.options, **member.zoo.of(member.variant).options}
 
 
 def expect_head(recipe: Recipe, graph: Graph) -> None:

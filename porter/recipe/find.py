@@ -260,7 +260,7 @@ def known_variants(given: Path | None = None) -> tuple[tuple[KnownVariant, ...],
     return tuple(known), tuple(faults)
 
 
-def sound_recipes(given: Path | None = None) -> Iterator[Recipe]:
+def sound_recipes(given: Path | None) -> Iterator[Recipe]:
     """The recipes in `recipe_folders` that can be used."""
     for declaring in declared_recipes(given):
         if declaring.fault is None and not _is_stray(declaring, given):

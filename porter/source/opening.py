@@ -26,7 +26,7 @@ from porter.source.opened import Fitted, Opened
 from porter.source.protocol import in_proportion, scaled
 
 
-def open_port(port: Port, member: Member | None = None) -> Opened:
+def open_port(port: Port, member: Member | None) -> Opened:
     """A port as the source of another one.
 
     Args:

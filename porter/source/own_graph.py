@@ -39,7 +39,7 @@ def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str
     return replace(opened, facts=facts, sizes=checkpoint.graph.own_sizes(built))
 
 
-def translation(checkpoint: Checkpoint, wishes: Wishes = NONE) -> tuple[Translated, tuple[int, int]]:
+def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, tuple[int, int]]:
     """A file's graph as porter's own, and the rows and columns that it was built for, otherwise those that are wished.
 
     Raises:

@@ -160,7 +160,7 @@ def _variables(file: hdf5.Hdf5, stored: _Stored, described: Described | None) ->
     where, count = "/".join(stored.path), len(stored.numbered)
     guessed = False
     if kind == "batch_normalization":
-        names = _norm_variables(file, where, count, described)
+        names = _norm_variables(count, described)
         guessed = described is None and count == 3
     elif kind in ("layer_normalization", "group_normalization"):
         names = tuple(stored.numbered) if described is None else _trained(described)
@@ -183,7 +183,7 @@ def _has_bias(layer: Described) -> bool:
     return bool(layer.arguments.get("use_bias", True)) and layer.arguments.get("bias_axes", "") is not None
 
 
-def _norm_variables(file: hdf5.Hdf5, where: str, count: int, described: Described | None) -> tuple[str, ...]:
+def _norm_variables(count: int, described: Described | None) -> tuple[str, ...]:
     """Gamma, beta and the statistics, in the order that BatchNormalization.build makes them.
 
     Without a config, three variables are read as `scale=False` (beta stays), as in every Inception; no zoo has only

@@ -303,7 +303,7 @@ def counted_layers(graph: Graph, convolutions: Collection[str] = (), layers: Map
     return names
 
 
-def _depths(graph: Graph, halves: Collection[str] = ()) -> dict[str, int]:
+def _depths(graph: Graph, halves: Collection[str]) -> dict[str, int]:
     """Layers from each node to the output. A node of `halves` is one layer with the node after it."""
     depths: dict[str, int] = {graph.output: 0}
     for node in reversed(graph.nodes):

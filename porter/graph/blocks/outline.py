@@ -220,7 +220,7 @@ class _Outline:
                 place += size or 1
         return found
 
-    def _stretches(self, nodes: Sequence[Node], named: bool = False) -> list[list[Node]]:
+    def _stretches(self, nodes: Sequence[Node], named: bool) -> list[list[Node]]:
         """Nodes that only pass their value on to the next, without names of their own unless `named`."""
         stretches: list[list[Node]] = []
         for node in nodes:

@@ -56,9 +56,7 @@ def read_constants(graph: Any, tensors: Mapping[str, Array], most: int) -> dict[
     return found
 
 
-def in_dtype(
-    graph: Any, constants: Mapping[str, Array], dtype: Dtype, decimal_epsilons: bool = False
-) -> tuple[Any, dict[str, Array]]:
+def in_dtype(graph: Any, constants: Mapping[str, Array], dtype: Dtype, decimal_epsilons: bool) -> tuple[Any, dict[str, Array]]:
     """`graph` with every floating type replaced by `dtype`, `float32` or `float64`, and the arrays to feed it.
 
     Floating constants become placeholders that are fed, because a GraphDef holds at most 2 GB, and TensorFlow would keep several
