@@ -283,4 +283,4 @@ ON_SIZES: Mapping[str, Callable[..., Any]] = {
     "NotEqual": np.frompyfunc(lambda one, other: not is_equal(one, other), 2, 1),
     **{"Floor": _rounded(math.floor), "Ceil": _rounded(math.ceil), "Round": _rounded(round)},
 }
-"""Functions of arrays in which sizes are open, by the kinds of porter.filegraph.dataflow.ELEMENTWISE: those that numpy has not."""
+"""Functions of arrays in which sizes are open, by the kinds of porter.filegraph.dataflow.ELEMENTWISE: those that numpy lacks."""

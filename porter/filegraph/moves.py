@@ -71,8 +71,8 @@ def squeeze(walk: Walk[N], node: N, source: Reference, places: Collection[int] |
     names, shape = walk.views.names(view), view.value.shape
     if names and shape and None in shape:
         stated = {names[place] for place in chosen}
-        known = tuple(1 if size is None and axis in stated else size for axis, size in zip(AXES, shape, strict=False))
-        view = walk.views.laid(replace(view.value, shape=known), names) or view
+        whole = tuple(1 if size is None and axis in stated else size for axis, size in zip(AXES, shape, strict=False))
+        view = walk.views.laid(replace(view.value, shape=whole), names) or view
     return view.without(chosen) or Lacks()
 
 
@@ -350,7 +350,6 @@ def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
         both = apart, walk.builder.affine(f"{node.name}:opposite", apart, (-1.0,), (0.0,))
         shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
         return walk.views.like(view, walk.builder.concat(node.name, *shares))
-    view = walk.kept(source)
     if parts or not walk.views.has_channels(view, place):
         return array_products.softmax(walk, node, source, [place])
     return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))

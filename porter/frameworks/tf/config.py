@@ -2,7 +2,7 @@
 
 What Keras has a default for is not stated, and neither are the shapes that layers were built for (`build_config`): loading a model
 calls its layers, which builds them (keras/src/models/functional.py, functional_from_config). Keras itself states all arguments, of
-which an earlier version refuses those that it does not know; so a model of layers alone opens in Keras 3.5. Operations take a name
+which an earlier version refuses those that it does not know; so a model of layers only opens in Keras 3.5. Operations take a name
 since Keras 3.11; without it Keras would number them, and give them names that layers may have.
 """
 
