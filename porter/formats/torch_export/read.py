@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.base.dtypes import Array
-from porter.base.errors import FileError
+from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign
@@ -102,7 +102,7 @@ def _not_one_image(program: Program) -> str | None:
     """Why the program is not one of a single image, in words; None if it is."""
     rank = len(program.sizes(program.images[0])) if len(program.images) == 1 else 0
     if rank != 4:
-        found = ", ".join(f"'{name}'" for name in program.images[:3]) or "none"
+        found = some([f"'{name}' of rank {len(program.sizes(name))}" for name in program.images]) or "none"
         return f"one image of rank 4 is expected as its only input, found {found}"
     if program.types[program.images[0]] not in FLOATS:
         return f"the input '{program.images[0]}' has whole numbers"

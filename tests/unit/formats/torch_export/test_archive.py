@@ -445,7 +445,11 @@ UNREAD = {
         torch.randn(1, 3, 4, 4),
         "uses a value that 'relu_' (aten.relu_.default) has changed",
     ),
-    "no image": (lambda conv, x: x + 1, torch.randn(2, 3), "one image of rank 4 is expected as its only input"),
+    "no image": (
+        lambda conv, x: x + 1,
+        torch.randn(2, 3),
+        "one image of rank 4 is expected as its only input, found 'x' of rank 2",
+    ),
     "whole numbers": (lambda conv, x: conv(x.float()), torch.zeros(1, 3, 4, 4, dtype=torch.uint8), "has whole numbers"),
 }
 
