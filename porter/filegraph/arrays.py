@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from porter.filegraph.builder import AXES, Value
+from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.dims import Dim, Open
 from porter.filegraph.file_graph import Stored
@@ -32,6 +32,7 @@ from porter.graph import (
     Tokens,
     Upsample,
 )
+from porter.graph.ops import AXES
 
 
 def place_in(view: View, place: int) -> int:

@@ -20,15 +20,13 @@ from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, input_shape, ops
-from porter.graph.ops import Axes, Axis, Function, Order, channels_in, is_map
+from porter.graph.ops import AXES, Axes, Axis, Function, Order, channels_in, is_map
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
 Tensors = Mapping[str, Stored]
 Numbers = NDArray[np.float64]
 _POINT = Window((1, 1))
-AXES: tuple[Axis, ...] = ("channels", "rows", "columns")
-"""Of a shape, in porter's order."""
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 """Stands for no bound, because ports have finite numbers."""
 

@@ -14,14 +14,14 @@ from typing import NamedTuple
 import numpy as np
 
 from porter.filegraph import array_products, arrays
-from porter.filegraph.builder import AXES, Value
+from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Dim, Open, Undecided, known, product, ratio, text
 from porter.filegraph.layouts import View
 from porter.filegraph.places import place_of
 from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
 from porter.graph import Add, ExtendMap, PadChannels, Resize, ResizeLike, Sigmoid, Softmax, Upsample
-from porter.graph.ops import Function, Mode
+from porter.graph.ops import AXES, Function, Mode
 
 _MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""

@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
-from porter.filegraph.builder import AXES, Builder, Value
+from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dims import BATCH, ONLY, Dim, Open, product, ratio, text, unknown
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.layouts import Axes, Names, Piece, View, joined
 from porter.filegraph.places import Items
 from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Rearrange, Upsample
-from porter.graph.ops import MOST_AXES
+from porter.graph.ops import AXES, MOST_AXES
 
 
 @dataclass

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.base.errors import FileError, some
+from porter.formats.torch.objects import SAVE
 
 AVERAGED = ("state_dict_ema", "model_ema", "ema_state_dict", "params_ema", "ema")
 """Keys of averaged weights: timm's (utils/checkpoint_saver.py), those of torchvision's references (classification/train.py), and
@@ -24,7 +25,6 @@ _COUNTERS = ("num_batches_tracked", "n_averaged")
 """Last parts of the names of counters. No model computes with them."""
 _DEEPEST = 6
 """How deep wrappers may be nested, both mappings and prefixes."""
-_SAVE = "where it was made, save only model.state_dict()"
 
 IsTensor = Callable[[object], bool]
 
@@ -51,13 +51,13 @@ def unwrap(loaded: object, is_tensor: IsTensor, path: Path) -> StateDict:
         FileError: it is not a mapping, has no tensor, or has averages of only some tensors.
     """
     if not isinstance(loaded, Mapping):
-        raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=_SAVE)
+        raise FileError(f"expected a state_dict, got a {type(loaded).__name__}", where=str(path), next=SAVE)
     search = _Search(is_tensor, path)
     # A training file may keep one tensor, such as its best accuracy, beside a state_dict under a key that porter does not know.
     unknown = (state for state in (search.itself(loaded), search.under_other_keys(loaded)) if state is not None)
     found = search.wrapped(loaded, 0) or max(unknown, key=lambda state: len(state.tensors), default=None)
     if found is None:
-        raise FileError(f"expected a state_dict, found no tensor among {listed(loaded)}", where=str(path), next=_SAVE)
+        raise FileError(f"expected a state_dict, found no tensor among {listed(loaded)}", where=str(path), next=SAVE)
     return found
 
 

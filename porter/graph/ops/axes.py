@@ -14,7 +14,7 @@ from porter.graph.ops.joins import alike, known_size
 from porter.graph.ops.kinds import Amounts, Axis, Count, Fill, Function, Mode, Number, Whole
 from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, array_shape, expect_array, expect_channels, expect_map, shape_text
 
-AXES = ("channels", "rows", "columns")
+AXES: tuple[Axis, ...] = ("channels", "rows", "columns")
 """Those of a map, in porter's order."""
 
 
