@@ -292,7 +292,7 @@ def _record_warnings(record: Record, opened: Opened, framework: Destination, ask
     elif is_non_commercial(licence):
         warnings.append(f"the weights are licensed {licence}: not for commercial use")
     size = record.input.size
-    if size is not None and size[0] != size[1] and size[0] > 1:  # a map of one row is no photo
+    if size is not None and size[0] != size[1] and size[0] > 1 and not record.graph.get("axes"):  # what takes photos
         only, advice = "{}x{}".format(*size), _for_squares(opened, framework, asked)
         warnings.append(f"the port accepts only {only}, and predict and eval feed squares: {advice}")
     return (*warnings, *doubted(record, record.zoo))
