@@ -76,7 +76,7 @@ def predict(
 
 
 def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:
-    logits = port.destination.ENGINE.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64)
+    logits = port.destination.ENGINE.run(model, batch, [port.graph.output])[port.graph.output][0].astype(np.float64).reshape(-1)
     if not np.isfinite(logits).all():
         raise FileError("the port's logits are not finite, so it cannot rank classes", where=str(image))
     shares = probabilities(logits, port.record.activation)

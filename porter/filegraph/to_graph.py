@@ -38,7 +38,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     """The graph that gives the file's outputs, in their order.
 
     A softmax, a log_softmax or a sigmoid that gives the only output is taken off if its values are features, so that the port gives
-    logits.
+    logits. Of a number of each image, the logit is one feature.
 
     Args:
         keep_activation: keep it.
@@ -72,16 +72,18 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         advice = f"{error.next}, if the file states none"
         raise MappingError(error.message, where=names.get(error.where or ""), next=advice) from None
     last = graph.by_path[output]
+    if known[output] == () and last.inputs[0] in graph.by_path:  # a number of each image, which one feature was
+        last = graph.by_path[last.inputs[0]]
     logits = last.inputs[0]
     if file is not whole:
         if len(known[output]) != 1:
             expect_ops(whole, keep_activation=True)
         return Translated(graph, names, "log_softmax")
-    removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[output]) == 1 and logits != INPUT
+    removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[last.path]) == 1 and logits != INPUT
     if keep_activation or not removable:
         return Translated(graph, names, None)
-    kept = tuple(node for node in graph.nodes if node.path != output)
-    del names[output]
+    kept = tuple(node for node in graph.nodes if node.path not in (last.path, output))
+    names = {path: name for path, name in names.items() if path not in (last.path, output)}
     return Translated(replace(graph, nodes=kept, output=logits), names, last.op_name)
 
 

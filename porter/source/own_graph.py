@@ -13,6 +13,7 @@ from porter.fitting.fit import OWN_GRAPH, Fit
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
+from porter.graph.ops import channels_in
 from porter.padding import ANY, Size
 from porter.source.blocks import under_paths, with_blocks
 from porter.source.opened import Opened
@@ -100,17 +101,18 @@ def _fit(checkpoint: Checkpoint, translated: Translated, size: tuple[int, int]) 
 
 
 def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
-    """The number of classes if the only output has one value for each; 0 for maps, features and several outputs.
+    """The number of classes if the only output has one value for each, or is a number of each image; 0 for maps, features and
+    several outputs.
 
     What gives them is a dense layer, which may stand as a convolution of one cell, or anything before a softmax or a sigmoid.
     """
     known = shapes(graph, size)
-    if graph.further or len(known[graph.output]) != 1:
+    if graph.further or len(known[graph.output]) > 1:
         return 0
     node = graph.by_path[graph.output]
     while not isinstance(node.op, Conv | Dense) and len(node.inputs) == 1 and node.inputs[0] in graph.by_path:
-        if known[node.inputs[0]][0] != known[node.path][0]:
+        if known[node.inputs[0]][:1] != (known[node.path] or (1,))[:1]:
             break
         node = graph.by_path[node.inputs[0]]
     dense = isinstance(node.op, Dense) or (isinstance(node.op, Conv) and known[node.path][1:] == (1, 1))
-    return (known[graph.output][0] or 0) if activation or dense else 0
+    return channels_in(known[graph.output]) if activation or dense else 0

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import porter
 from porter.base.errors import GraphError
+
+PROTOCOL = "resize=squash,size=12,interpolation=pil_bilinear,divide=255"
 
 
 class Squeezed(nn.Module):
@@ -54,3 +57,26 @@ def test_a_number_of_each_image_has_no_further_axis(make: Callable[[], nn.Module
     for ours, theirs in pairs:
         as_array = ours.detach() if to == "torch" else ours
         np.testing.assert_allclose(np.asarray(as_array), theirs.detach().numpy(), rtol=1e-4, atol=1e-6, strict=True)
+
+
+class Sure(Squeezed):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(super().forward(x))
+
+
+@pytest.mark.usefixtures("one_recipe")
+@pytest.mark.parametrize("make", [Squeezed, Sure])
+@pytest.mark.parametrize("to", ["torch", "tf", "onnx", "caffe", "mxnet"])
+def test_a_number_of_each_image_is_one_class(make: Callable[[], nn.Module], to: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = make().eval()
+    torch.export.save(torch.export.export(network, (torch.randn(3, 3, 12, 12),)), tmp_path / "model.pt2")
+    made = porter.convert(tmp_path / "model.pt2", destination=to, out=tmp_path / "port", preprocess=PROTOCOL)
+    assert made.verdict is not None and made.verdict.proof.proves
+    assert (made.port.record.classes, made.port.record.activation) == (1, "sigmoid" if make is Sure else None)
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    (seen,) = porter.predict(tmp_path / "port", tmp_path / "photo.png")
+    (wanted,) = network(torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255).detach()
+    got = seen.top5[0].probability if make is Sure else seen.top5[0].logit
+    assert got == pytest.approx(float(wanted), rel=1e-5)
