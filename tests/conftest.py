@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ from porter.formats.triton import load_triton
 from porter.identify import matching
 from porter.recipe import known_variants, recipes_folder
 from porter.recipe.find import KnownVariant
+from tests.support.durations import Recorder, longest_first
 from tests.support.fixtures import Cli, FineTunedMaker, Ran, SlimMaker, WeightsMaker
+from tests.support.quick import NoPython, Quick, skip_frameworks
 
 if TYPE_CHECKING:
     from tests.support.finetuned_keras import FineTuned
@@ -30,28 +33,31 @@ load_triton()  # before the tests that import Keras themselves
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
-LONGEST = (
-    "test_parity.py",
-    "test_finetuned.py",
-    "test_slim.py",
-    "test_keras_numbers.py",
-    "test_keras_file.py",
-    "test_wrong_ports.py",
-    "test_networks.py",
-    "test_mission.py",
-    "test_frameworks.py",
-    "test_build.py",
-    "test_wrong_functions.py",
-    "test_any_size.py",
-    "test_realise.py",
-    "test_stock.py",
-    "test_evaluate.py",
-)
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="without the frameworks: tests that import one are skipped")
+    parser.addoption("--record-durations", action="store_true", help="writes how long each file takes into tests/durations.json")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--quick"):
+        skip_frameworks()
+        config.pluginmanager.register(Quick())
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files that take longest come first, so that no worker is still in one when the others have done the rest."""
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    longest_first(items)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_python(pytestconfig: pytest.Config) -> Iterator[None]:
+    """In the quick tier, a test that starts another Python is skipped: that one could import a framework."""
+    with pytest.MonkeyPatch.context() as patch:
+        if pytestconfig.getoption("--quick"):
+            patch.setattr(subprocess, "Popen", NoPython)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
