@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 from porter.base.errors import RecipeError
 from porter.cli.app import main
+from porter.files.locks import locked
 from porter.formats.triton import load_triton
 from porter.identify import matching
 from porter.recipe import known_variants, recipes_folder
@@ -82,22 +83,24 @@ def one_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def weights_file(tmp_path_factory: pytest.TempPathFactory) -> WeightsMaker:
-    """Makes stand-in weights files, each once per session.
+    """Makes stand-in weights files, each once per session, whichever worker is the first to want it.
 
     `.h5` and `.weights.h5` hold only weights, as keras.applications publishes them; `.whole.h5` and `.keras` carry the graph
     too; `.pth` is torch's.
     """
-    made: dict[tuple[str, str, int, str], Path] = {}
-    folder = tmp_path_factory.mktemp("weights")
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "weights"
+    (unfinished := folder / "unfinished").mkdir(parents=True, exist_ok=True)
 
     def make(variant: str, zoo: str, suffix: str, classes: int = 1000) -> Path:
         from tests.support.weights_files import write_weights
 
-        key = (variant, zoo, classes, suffix)
-        if key not in made:
-            made[key] = folder / f"{variant}-{zoo}-{classes}{suffix}"
-            write_weights(made[key], variant, zoo, classes)
-        return made[key]
+        path = folder / f"{variant}-{zoo}-{classes}{suffix}"
+        with locked(unfinished / f"{path.name}.lock"):
+            if not path.exists():
+                write_weights(unfinished / path.name, variant, zoo, classes)
+                (unfinished / path.name).rename(path)
+        return path
 
     return make
 
