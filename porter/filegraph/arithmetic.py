@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from porter.filegraph import arrays
-from porter.filegraph.builder import Value
+from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Stored
@@ -32,6 +32,9 @@ _OF_VALUES: Mapping[str, ops.Merge] = {
     "Max": ops.Maximum(),
     "Min": ops.Minimum(),
 }
+
+
+LOG_SIGMOID = ops.Affine((-1.0,), (0.0,)), ops.Softplus(), ops.Affine((-1.0,), (0.0,))
 
 
 def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
@@ -167,8 +170,8 @@ def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Refer
         return builder.clip(name, value, low, high)
     if kind in ("Max", "Min") or (kind == "Div" and not first):
         return builder.add(name, _OF_VALUES[kind], builder.affine(f"{name}:constant", value, (0.0,), number), value)
-    if kind == "Pow" and first and number == [2.0]:
-        return builder.add(name, ops.Multiply(), value, value)
+    if kind == "Pow" and first and len(number) == 1:
+        return _power(builder, name, value, number[0])
     if kind == "Div" and not all(number):
         return None
     scales: Mapping[str, tuple[Sequence[float], Sequence[float]]] = {
@@ -180,14 +183,25 @@ def _with_constant(walk: Walk[N], node: N, kind: str, value: Value, other: Refer
     return builder.affine(name, value, *scales[kind]) if kind in scales else None
 
 
+def _power(builder: Builder, name: str, value: Value, exponent: float) -> Value | None:
+    if exponent == 2:
+        return builder.add(name, ops.Multiply(), value, value)
+    named: Mapping[float, Sequence[Op]] = {
+        1.0: (),
+        0.5: (ops.Sqrt(),),
+        -1.0: (ops.Reciprocal(),),
+        -0.5: (ops.Sqrt(), ops.Reciprocal()),
+    }
+    return builder.chain(name, value, named.get(exponent, (ops.Power(exponent),)))
+
+
 def negative(walk: Walk[N], node: N, source: Reference) -> View:
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.negative(node.name, view.value))
 
 
 def absolute(walk: Walk[N], node: N, source: Reference) -> View:
-    view = walk.kept(source)
-    return walk.views.like(view, walk.builder.absolute(node.name, view.value))
+    return apply(walk, node, source, ops.Abs())
 
 
 def ones(walk: Walk[N], node: N, source: Reference, number: float = 1.0) -> View:

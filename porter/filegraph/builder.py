@@ -247,11 +247,6 @@ class Builder:
     def negative(self, name: str, value: Value) -> Value:
         return self.affine(name, value, (-1.0,), (0.0,))
 
-    def absolute(self, name: str, value: Value) -> Value:
-        """Of each number: above and below zero, of which one is zero."""
-        below = self.add(f"{name}:below", ops.Relu(), self.negative(f"{name}:opposite", value))
-        return self.add(name, ops.Add(), self.add(f"{name}:above", ops.Relu(), value), below)
-
     def concat(self, name: str, *values: Value) -> Value:
         """Values joined along their channels; the input's own channels, each scaled, are the input scaled, in their order or turned
         around.

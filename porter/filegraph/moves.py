@@ -314,6 +314,33 @@ def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[
     return walk.views.laid(walk.builder.add(node.name, ExtendMap((*rows, *columns), mode), view.value), names) or Lacks()
 
 
+def turned_round(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
+    """The cells of these axes from the last one to the first."""
+    return cut(walk, node, source, dict.fromkeys(places, slice(None, None, -1))) if places else walk.view(source)
+
+
+def cells_as_channels(walk: Walk[N], source: Reference, block: int, channels_first: bool, outer: bool = False) -> Read:
+    """The cells of each block of a map as channels, block rows first, before the channels that were there or, if these are `outer`,
+    behind.
+    """
+    view = walk.view(source)
+    sizes = view.sizes or ()
+    if len(sizes) != 4:
+        return Lacks()
+    images, *axes = sizes
+    channels, rows, columns = axes if channels_first else (axes[2], *axes[:2])
+    parts: list[Dim] = [rows // block, block, columns // block, block]
+    apart = view.reshaped([images, channels, *parts] if channels_first else [images, *parts, channels])
+    if channels_first:
+        order = (0, 1, 3, 5, 2, 4) if outer else (0, 3, 5, 1, 2, 4)
+    else:
+        order = (0, 1, 3, 5, 2, 4) if outer else (0, 1, 3, 2, 4, 5)
+    turned = apart and apart.transposed(order)
+    ends: list[Dim] = [rows // block, columns // block]
+    whole = channels * block**2
+    return (turned and turned.reshaped([images, whole, *ends] if channels_first else [images, *ends, whole])) or Lacks()
+
+
 def reduce(walk: Walk[N], node: N, source: Source, function: Function, places: Collection[int], keep: bool) -> Read:
     """The mean, the largest value or the norm over axes of a map, which stay with one cell if `keep`."""
     view = walk.kept(source)

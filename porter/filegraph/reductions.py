@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
 from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dims import Open
 from porter.filegraph.file_graph import LOG_SOFTMAX
 from porter.filegraph.layouts import View
-from porter.filegraph.walk import Lacks, Read, Walk
+from porter.filegraph.walk import Lacks, Read, Walk, apply
+from porter.graph import Affine, Op, Sigmoid, Sqrt
 
 
 def least(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool) -> Read:
@@ -29,7 +31,7 @@ def log_softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
 
 
 def root(walk: Walk[N], node: N, keeps: Callable[[N], bool]) -> Read:
-    """A root, which porter reads as the last op of a norm.
+    """A root, which may be the last op of a norm.
 
     Args:
         keeps: whether a sum keeps its axes, with one cell.
@@ -39,7 +41,7 @@ def root(walk: Walk[N], node: N, keeps: Callable[[N], bool]) -> Read:
         if found is not None:
             total = walk.flow.nodes[node.inputs[0][0]]
             return moves.reduce(walk, node, found["x"], "norm", found["#axes"], keeps(total))
-    return Lacks()
+    return apply(walk, node, node.inputs[0], Sqrt())
 
 
 def unit_of(walk: Walk[N], node: N) -> Read | None:
@@ -60,3 +62,40 @@ def over_norm(walk: Walk[N], node: N, source: Reference, places: Collection[int]
         return norm
     bound = walk.views.like(norm, walk.builder.clip(f"{node.name}:bound", norm.value, low=least))
     return of_values(walk, node, "Div", (source, bound))
+
+
+def glu(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
+    """The first half of an axis, times the sigmoid of the second."""
+    size = walk.view(source).size(place)
+    if isinstance(size, Open) or size % 2:
+        return Lacks(f"{node.op} over an axis that has no known halves")
+    halves = [moves.cut(walk, node, source, {place: part}) for part in (slice(0, size // 2), slice(size // 2, size))]
+    first, second = (half if isinstance(half, View) else None for half in halves)
+    if first is None or second is None:
+        return next((half for half in halves if isinstance(half, Lacks)), Lacks())
+    gate = walk.views.like(second, walk.builder.add(f"{node.name}:gate", Sigmoid(), second.value))
+    return of_values(walk, node, "Mul", (first, gate))
+
+
+def variance(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool, less: float) -> Read:
+    """The mean square distance from the mean along axes, where `less` is taken from the count that it is divided by; the root of it
+    for an operator that is called `std`.
+    """
+    view = walk.view(source)
+    sizes = [view.size(place) for place in places]
+    count = (
+        1
+        if not less or any(isinstance(size, Open) for size in sizes)
+        else math.prod(size for size in sizes if isinstance(size, int))
+    )
+    if less and (count == 1 or count <= less):
+        return Lacks(f"{node.op} over axes of open sizes, or of one cell")
+    mean = moves.reduce(walk, node, source, "mean", places, True)
+    apart = mean if not isinstance(mean, View) else of_values(walk, node, "Sub", (source, mean))
+    squares = apart if not isinstance(apart, View) else of_values(walk, node, "Mul", (apart, apart))
+    found = squares if not isinstance(squares, View) else moves.reduce(walk, node, squares, "mean", places, keep)
+    if not isinstance(found, View):
+        return found
+    links: list[Op] = [Affine((count / (count - less),), (0.0,))] if less else []
+    links += [Sqrt()] if node.op == "std" else []
+    return walk.views.like(found, walk.builder.chain(node.name, found.value, links))

@@ -57,10 +57,11 @@ def _scattered(rows: int, cells: int, count: int) -> NDArray[np.intp]:
 def variation(channels: Array) -> float:
     """As Samples.variation, for C x numbers."""
     channels = channels[np.isfinite(channels).all(axis=1)]
-    whole = float(np.linalg.norm(channels))
-    if not channels.size or whole == 0.0:
+    largest = float(np.abs(channels).max(initial=0.0))
+    if largest == 0.0:
         return 0.0
-    return float(np.linalg.norm(channels - channels.mean(axis=1, keepdims=True))) / whole
+    scaled = np.asarray(channels, np.float64) / largest  # the squares of an exponential may be infinite
+    return float(np.linalg.norm(scaled - scaled.mean(axis=1, keepdims=True)) / np.linalg.norm(scaled))
 
 
 def excitement(values: Mapping[str, Array]) -> float:

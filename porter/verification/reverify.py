@@ -176,7 +176,7 @@ def _cautions(port: Port, verdict: Verdict) -> tuple[str, ...]:
         advice = "; norms that are folded round less: --fold-bn" if norms else ""
         cautions.append(f"the {rounds.dtype} error is above its limit from {node.path} on: {figures}{advice}")
     sizes = {size for parity in verdict.parities for size in parity.sizes}
-    if port.plan.only_size is None and len(sizes) == 1:
+    if port.plan.only_size is None and len(sizes) == 1 and proof.reference != OWN_BUILD:
         cautions.append(
             f"the port takes every size and is proved at {{}}x{{}}: {proof.reference} takes no other".format(*sizes.pop())
         )

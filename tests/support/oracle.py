@@ -50,7 +50,8 @@ def evaluate(graph: Graph, tensors: Mapping[str, Tensors], batch: Array) -> dict
 def apply(op: Op, tensors: Tensors, *inputs: Array) -> Array:
     """The value of one op."""
     exact = {role: array.astype(np.float64) for role, array in tensors.items()}
-    found = np.asarray(_OF_VALUES[op.name](op, *inputs) if op.name in _OF_VALUES else _OF_TENSORS[op.name](op, exact, *inputs))
+    with np.errstate(invalid="ignore", divide="ignore"):  # of what a function has no value for
+        found = np.asarray(_OF_VALUES[op.name](op, *inputs) if op.name in _OF_VALUES else _OF_TENSORS[op.name](op, exact, *inputs))
     of_axes = not op.map if isinstance(op, Rearrange) else any(isinstance(x, OfAxes) for x in inputs)
     return found.view(OfAxes) if of_axes and found.ndim > 2 else found
 
@@ -295,6 +296,19 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "hard_sigmoid": lambda op, x: np.minimum(np.maximum(op.slope * x + op.offset, 0), 1),
     "swish": lambda op, x: x * _sigmoid(x),
     "hard_swish": lambda op, x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6,
+    "abs": lambda op, x: np.abs(x),
+    "exp": lambda op, x: np.exp(x),
+    "log": lambda op, x: np.log(x),
+    "sqrt": lambda op, x: np.sqrt(x),
+    "reciprocal": lambda op, x: 1 / x,
+    "power": lambda op, x: x**op.exponent,
+    "sin": lambda op, x: np.sin(x),
+    "cos": lambda op, x: np.cos(x),
+    "sign": lambda op, x: np.sign(x),
+    "floor": lambda op, x: np.floor(x),
+    "ceil": lambda op, x: np.ceil(x),
+    "round": lambda op, x: np.round(x),
+    "erf": lambda op, x: np.vectorize(math.erf)(x),
     "mish": lambda op, x: x * np.tanh(np.logaddexp(0, x)),
     "gelu": _gelu,
     "softmax": lambda op, x: _softmax(x),

@@ -22,6 +22,7 @@ from porter.graph import (
     AvgPool,
     Axes,
     BatchNorm,
+    Ceil,
     Celu,
     ChannelScale,
     ChannelShuffle,
@@ -35,8 +36,10 @@ from porter.graph import (
     Divide,
     Dropout,
     Elu,
+    Exp,
     ExtendMap,
     Flatten,
+    Floor,
     Gelu,
     GlobalAvgPool,
     GlobalMaxPool,
@@ -47,6 +50,7 @@ from porter.graph import (
     LayerNorm,
     LeakyRelu,
     LocalResponseNorm,
+    Log,
     MatMul,
     MaxPool,
     MultiplyArray,
@@ -55,14 +59,19 @@ from porter.graph import (
     PadAxis,
     PadChannels,
     PadMap,
+    Power,
     Rearrange,
+    Reciprocal,
     ReduceAxis,
     ReduceMap,
     Resize,
     ResizeLike,
     RmsNorm,
+    Round,
     Shape,
+    Sign,
     SliceChannels,
+    Sqrt,
     ThresholdedRelu,
     Tokens,
     Upsample,
@@ -133,6 +142,8 @@ def samples(draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] =
     channels, rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 11)), draw(st.integers(1, 11))
     opens: dict[str, Shape] = {INPUT: (channels, None, None)}
     values = {INPUT: random.normal(random.normal(0, 0.5, (1, channels, 1, 1)), 2, (IMAGES, channels, rows, columns))}
+    if {*ops} & {kind.name for kind in _POSITIVE_ONLY} and len(ops) < len(OPS):  # otherwise nothing would be positive
+        values[INPUT] = np.abs(values[INPUT]) + 0.5
     nodes: list[Node] = []
     tensors: dict[str, dict[str, Array]] = {}
     for _ in range(draw(st.integers(least, most))):
@@ -187,10 +198,31 @@ def _fits(op: Op, inputs: Sequence[Shape], destinations: Sequence[Capabilities])
     return channels <= (LARGEST_CHANNELS if size else LARGEST_FEATURES) and all(n <= LARGEST_SIDE for n in size)
 
 
+def _apart(value: Array, halves: bool = False) -> bool:
+    """Whether no number is so near to a step that rounding decides on its side."""
+    return bool(np.abs(value - np.round(value - 0.5 * halves) - 0.5 * halves).min() > 1e-3)
+
+
+def _is_positive(value: Array) -> bool:
+    return bool(value.min() >= SMALLEST_DIVISOR)
+
+
+_POSITIVE_ONLY = (Log, Power, Reciprocal, Sqrt)
+_DOMAINS: Mapping[type[Op], Callable[[Array], bool]] = {
+    **dict.fromkeys(_POSITIVE_ONLY, _is_positive),
+    **dict.fromkeys((Ceil, Floor, Sign), _apart),
+    Exp: lambda value: bool(np.abs(value).max() <= 5),
+    Round: lambda value: _apart(value, halves=True),
+}
+"""What an op's values have to be, for a function that has no jumps there."""
+
+
 def _candidates(kind: type[Op], values: Mapping[str, Array]) -> list[str]:
     """Values that an op of `kind` may take; only a max pool takes pads of -inf."""
     rank = {AsMap: 2}.get(kind, 4 if kind in _OVER_MAPS else None)
     finite = {path: value for path, value in values.items() if kind is MaxPool or np.isfinite(value).all()}
+    if kind in _DOMAINS:
+        finite = {path: value for path, value in finite.items() if _DOMAINS[kind](value)}
     if kind in _OVER_ARRAYS:
         return [path for path, value in finite.items() if isinstance(value, OfAxes) and (kind is not Tokens or value.ndim == 3)]
     if kind is Dense:
@@ -337,6 +369,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     Clip: lambda draw, _: Clip(*sorted(draw(st.tuples(_NUMBER, _NUMBER)))),
     LeakyRelu: lambda draw, _: LeakyRelu(draw(_NUMBER)),
     Celu: lambda draw, _: Celu(draw(_POSITIVE)),
+    Power: lambda draw, _: Power(draw(st.sampled_from([3.0, 1 / 3, -1.5, 0.7]))),
     Elu: lambda draw, _: Elu(draw(_NUMBER)),
     HardSigmoid: lambda draw, _: draw(
         st.sampled_from([HardSigmoid(), HardSigmoid(0.2), HardSigmoid(draw(_NUMBER), draw(_NUMBER))])

@@ -70,6 +70,7 @@ EXAMPLES: Mapping[str, str] = {
     "channel_scale": "{channel_scale: x}",
     "affine": "{affine: x, scale: 0.5, offset: 1.0}",
     "clip": "{clip: x, low: 0.0, high: 6.0}",
+    "power": "{power: x, exponent: 3}",
     "thresholded_relu": "{thresholded_relu: x, threshold: 0.5}",
     "leaky_relu": "{leaky_relu: x, slope: 0.25}",
     "pad_map": "{pad_map: x, pads: [0, 1, 0, 1]}",

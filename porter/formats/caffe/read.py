@@ -22,7 +22,7 @@ from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, unary
+from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, apply, unary
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
 from porter.formats.caffe.text import Message
@@ -264,7 +264,7 @@ def _power(walk: Walk[Layer], layer: Layer) -> Read:
     stated = layer.parameters
     power, scale, shift = (stated.number(name, default) for name, default in (("power", 1.0), ("scale", 1.0), ("shift", 0.0)))
     if power not in (1, -1):
-        return Lacks(f"Power of {power:g}")
+        return apply(walk, layer, layer.inputs[0], ops.Affine((scale,), (shift,)), ops.Power(power))
     if power == 1:
         return walk.builder.affine(layer.name, walk.first(layer), (scale,), (shift,))
     one = walk.builder.affine(f"{layer.name}:one", walk.first(layer), (0.0,), (1.0,))
@@ -346,6 +346,27 @@ def _clip(walk: Walk[Layer], layer: Layer) -> Read:
     return clip(walk, layer, layer.inputs[0], low, high)
 
 
+def _exponential(walk: Walk[Layer], layer: Layer) -> Read:
+    """base ** (scale * x + shift); a base of -1 is e (caffe/src/caffe/layers/exp_layer.cpp)."""
+    base, scale, shift = _logarithmic(layer)
+    factor = 1.0 if base == -1 else math.log(base)
+    return apply(walk, layer, layer.inputs[0], ops.Affine((factor * scale,), (factor * shift,)), ops.Exp())
+
+
+def _logarithm(walk: Walk[Layer], layer: Layer) -> Read:
+    """log(scale * x + shift) to a base, as of Exp."""
+    base, scale, shift = _logarithmic(layer)
+    by = ops.Affine((1.0 if base == -1 else 1 / math.log(base),), (0.0,))
+    return apply(walk, layer, layer.inputs[0], ops.Affine((scale,), (shift,)), ops.Log(), by)
+
+
+def _logarithmic(layer: Layer) -> tuple[float, float, float]:
+    base, scale, shift = (layer.parameters.number(name, usual) for name, usual in (("base", -1.0), ("scale", 1.0), ("shift", 0.0)))
+    if base != -1 and (base <= 0 or base == 1):
+        raise ValueError(f"a base of {base:g}")
+    return base, scale, shift
+
+
 READERS: Mapping[str, Reader[Layer]] = {
     **dict.fromkeys(("Convolution", "ConvolutionDepthwise", "DepthwiseConvolution"), _conv),
     "Deconvolution": _deconv,
@@ -370,5 +391,8 @@ READERS: Mapping[str, Reader[Layer]] = {
     "Sigmoid": always(ops.Sigmoid()),
     "TanH": always(ops.Tanh()),
     "BNLL": always(ops.Softplus()),
+    "AbsVal": always(ops.Abs()),
+    "Exp": _exponential,
+    "Log": _logarithm,
     "Softmax": lambda walk, layer: moves.softmax(walk, layer, layer.inputs[0], layer.parameters.count("axis", 1)),
 }

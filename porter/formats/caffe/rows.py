@@ -117,6 +117,16 @@ def _response(stated: Message, x: Numbers) -> Any:
     return values.response_norm(x, size, alpha, beta, stated.number("k", 1.0))
 
 
+def _exponential(stated: Message, x: Numbers) -> Any:
+    inner, base = x * stated.number("scale", 1.0) + stated.number("shift", 0.0), stated.number("base", -1.0)
+    return np.exp(inner) if base == -1 else base**inner
+
+
+def _logarithm(stated: Message, x: Numbers) -> Any:
+    inner, base = x * stated.number("scale", 1.0) + stated.number("shift", 0.0), stated.number("base", -1.0)
+    return np.log(inner) if base == -1 else np.log(inner) / np.log(base)
+
+
 _ROWS: Mapping[str, Row] = {
     "Convolution": row(_conv),
     **dict.fromkeys(("ConvolutionDepthwise", "DepthwiseConvolution"), row(_by_channel)),
@@ -141,6 +151,9 @@ _ROWS: Mapping[str, Row] = {
     "ELU": row(lambda stated, x: values.elu(x, stated.number("alpha", 1.0))),
     "Sigmoid": each(values.sigmoid),
     "TanH": each(np.tanh),
+    "AbsVal": each(np.abs),
+    "Exp": row(_exponential),
+    "Log": row(_logarithm),
     "BNLL": each(lambda x: np.logaddexp(x, 0)),
     "Softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", 1))),
 }

@@ -7,18 +7,19 @@ from itertools import pairwise
 from typing import Any
 
 from porter.filegraph import array_products, arrays, moves
-from porter.filegraph.arithmetic import clip, combine, negative, ones, square
+from porter.filegraph.arithmetic import LOG_SIGMOID, clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import known
 from porter.filegraph.einsum import by_matrix, einsum
 from porter.filegraph.gathering import gather
-from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, unsqueeze
+from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, turned_round, unsqueeze
 from porter.filegraph.products import Product, dense
-from porter.filegraph.walk import Lacks, NoOp, Read
+from porter.filegraph.reductions import glu, over_norm, variance
+from porter.filegraph.walk import Lacks, NoOp, Read, apply
 from porter.formats.keras.activations import ACTIVATIONS, activated
 from porter.formats.keras.layer import Layer, Taken, count, number
 from porter.formats.keras.scaling import numbers_in
-from porter.graph import DepthToSpace, LocalResponseNorm, RmsNorm
+from porter.graph import DepthToSpace, LocalResponseNorm, Op, RmsNorm, ops
 from porter.graph.ops import Function
 from porter.padding import LOWEST
 
@@ -26,6 +27,12 @@ _KINDS = {
     **{"add": "Add", "subtract": "Sub", "multiply": "Mul", "true_divide": "Div"},
     **{"maximum": "Max", "minimum": "Min", "power": "Pow"},
 }
+OF_NUMBERS: Mapping[str, Op] = {
+    **{"absolute": ops.Abs(), "exp": ops.Exp(), "log": ops.Log(), "sqrt": ops.Sqrt(), "reciprocal": ops.Reciprocal()},
+    **{"sin": ops.Sin(), "cos": ops.Cos(), "erf": ops.Erf()},
+    **{"sign": ops.Sign(), "floor": ops.Floor(), "ceil": ops.Ceil(), "round": ops.Round()},
+}
+"""Functions of each number that are one op of porter's."""
 _FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "max": "max", "norm": "norm"}
 
 
@@ -261,7 +268,38 @@ def _rms_norm(layer: Layer) -> Read:
     return layer.each(RmsNorm(number(layer.arguments["epsilon"]), scale=False))
 
 
+def _flip(layer: Layer) -> Read:
+    return turned_round(layer.walk, layer, layer.source, _places(layer, layer.arguments.get("axis")))
+
+
+def _variance(layer: Layer) -> Read:
+    keep = bool(layer.arguments.get("keepdims"))
+    return variance(layer.walk, layer, layer.source, _places(layer, layer.arguments.get("axis")), keep, 0.0)
+
+
+def _normalize(layer: Layer) -> Read:
+    """A value over its norm (keras/src/ops/nn.py, `_normalize`); Keras's own epsilon is 1e-7."""
+    if layer.arguments.get("order", 2) != 2:
+        raise NoOp(f"{layer.op} of order {layer.arguments['order']!r:.20}")
+    least = layer.arguments.get("epsilon")
+    places = _places(layer, layer.arguments.get("axis", -1))
+    return over_norm(layer.walk, layer, layer.source, places, 1e-7 if least is None else number(least))
+
+
+def _of_number(layer: Layer) -> Read:
+    if layer.arguments.get("decimals", 0) != 0:
+        raise NoOp(f"{layer.op} to decimals")
+    return apply(layer.walk, layer, layer.source, OF_NUMBERS[layer.op])
+
+
 _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
+    **dict.fromkeys(OF_NUMBERS, _of_number),
+    "flip": _flip,
+    "glu": lambda layer: glu(layer.walk, layer, layer.source, layer.arguments.get("axis", -1)),
+    "normalize": _normalize,
+    **dict.fromkeys(("var", "std"), _variance),
+    "rsqrt": lambda layer: apply(layer.walk, layer, layer.source, ops.Sqrt(), ops.Reciprocal()),
+    "log_sigmoid": lambda layer: apply(layer.walk, layer, layer.source, *LOG_SIGMOID),
     **dict.fromkeys(_KINDS, _arithmetic),
     **dict.fromkeys((*_FUNCTIONS, "sum"), _reduced),
     "cast": _cast,

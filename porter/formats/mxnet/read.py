@@ -23,6 +23,7 @@ from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, appl
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.mxnet.arrays import read_arrays
+from porter.formats.mxnet.plain import OF_NUMBERS
 from porter.formats.mxnet.symbol import Node, Symbol, read_symbol
 from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Size, Window
@@ -279,6 +280,12 @@ _KINDS: Mapping[str, str] = {
     **dict.fromkeys(("broadcast_minimum", "_Minimum", "_minimum"), "Min"),
 }
 """MXNet's operators of several values, as porter.filegraph.arithmetic calls them."""
+
+
+def _powered(node: Node) -> Op:
+    return ops.Power(node.stated.number("scalar", 1.0))
+
+
 READERS: Mapping[str, Reader[Node]] = {
     **dict.fromkeys(_KINDS, lambda walk, node: combine(walk, node, _KINDS[node.op], node.inputs)),
     **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _scaled(lambda number: (1.0, number))),
@@ -308,6 +315,9 @@ READERS: Mapping[str, Reader[Node]] = {
     "tanh": always(ops.Tanh()),
     "hard_sigmoid": unary(lambda node: ops.HardSigmoid(node.stated.number("alpha", 0.2), node.stated.number("beta", 0.5))),
     "clip": lambda walk, node: clip(walk, node, node.inputs[0], node.stated.number("a_min", 0.0), node.stated.number("a_max", 0.0)),
+    **{name: always(op) for name, op in OF_NUMBERS.items()},
+    "rsqrt": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
+    **dict.fromkeys(("_power_scalar", "_PowerScalar"), unary(_powered)),
     "square": lambda walk, node: square(walk, node, node.inputs[0]),
     "slice_axis": _cut,
     "transpose": lambda walk, node: moves.transpose(walk, node, node.inputs[0], node.stated.counts("axes")),

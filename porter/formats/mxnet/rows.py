@@ -133,6 +133,12 @@ _ROWS: Mapping[str, Row] = {
     "sigmoid": each(values.sigmoid),
     "tanh": each(np.tanh),
     "square": each(np.square),
+    **{
+        name: each(getattr(np, name)) for name in ("abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil")
+    },
+    "erf": each(values.erf),
+    "rsqrt": each(lambda x: 1 / np.sqrt(x)),
+    **dict.fromkeys(("_power_scalar", "_PowerScalar"), _by_number(lambda x, number: x**number)),
     "hard_sigmoid": row(lambda stated, x: values.hard_sigmoid(x, stated.number("alpha", 0.2), stated.number("beta", 0.5))),
     "clip": row(lambda stated, x: np.clip(x, stated.number("a_min", -math.inf), stated.number("a_max", math.inf))),
     **dict.fromkeys(("elemwise_add", "broadcast_add", "broadcast_plus", "_Plus", "_plus", "_add"), each(np.add)),

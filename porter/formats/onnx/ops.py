@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import absolute, negative, slopes
+from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.einsum import einsum
@@ -18,7 +18,7 @@ from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.plain import PLAIN
-from porter.graph import DepthToSpace, LocalResponseNorm, Multiply
+from porter.graph import Abs, DepthToSpace, LocalResponseNorm, Multiply
 from porter.graph.ops import Function
 
 _FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceL2": "norm"}
@@ -67,7 +67,7 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
 
 
 _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
-    "ReduceL1": lambda builder, name, value: builder.absolute(name, value),
+    "ReduceL1": lambda builder, name, value: builder.add(name, Abs(), value),
     "ReduceSumSquare": lambda builder, name, value: builder.add(name, Multiply(), value, value),
 }
 """What is made of each number before it is reduced."""
@@ -139,11 +139,8 @@ def _depth_to_space(walk: Walk, node: OnnxNode) -> Read:
 
 def _space_to_depth(walk: Walk, node: OnnxNode) -> Read:
     """The cells of each block as channels: `DCR` has the block's cells outermost, `CRD` the channels."""
-    view, block = walk.view(node.inputs[0]), node.integer("blocksize")
-    images, channels, rows, columns = view.sizes or ()
-    apart = view.reshaped([images, channels, rows // block, block, columns // block, block])
-    turned = apart and apart.transposed((0, 1, 3, 5, 2, 4) if node.text("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4))
-    return (turned and turned.reshaped([images, channels * block**2, rows // block, columns // block])) or Lacks()
+    outer = node.text("mode", "DCR") == "CRD"
+    return moves.cells_as_channels(walk, node.inputs[0], node.integer("blocksize"), True, outer)
 
 
 def _response_norm(walk: Walk, node: OnnxNode) -> Read:
@@ -161,7 +158,6 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     **dict.fromkeys(("MaxPool", "AveragePool"), windows.read_pool),
     **dict.fromkeys((*_FUNCTIONS, *_MADE, "ReduceMin", "ReduceSum"), _reduce),
     **dict.fromkeys(("Resize", "Upsample"), windows.read_resize),
-    "Abs": lambda walk, node: absolute(walk, node, node.inputs[0]),
     "BatchNormalization": arithmetic.read_batch_norm,
     "Cast": _cast,
     "Clip": arithmetic.read_clip,

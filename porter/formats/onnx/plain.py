@@ -7,22 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.formats.onnx.nodes import OnnxNode
-from porter.graph import (
-    Celu,
-    Elu,
-    HardSigmoid,
-    HardSwish,
-    LeakyRelu,
-    Mish,
-    Op,
-    Relu,
-    Selu,
-    Sigmoid,
-    Softplus,
-    Softsign,
-    Tanh,
-    ThresholdedRelu,
-)
+from porter.graph import Op, ops
 
 
 @dataclass(frozen=True)
@@ -46,17 +31,29 @@ def _row(op: type[Any], **attributes: tuple[str, float]) -> Row:
 
 
 PLAIN: Mapping[str, Row] = {
-    "Celu": _row(Celu, alpha=("alpha", 1.0)),
-    "Elu": _row(Elu, alpha=("alpha", 1.0)),
-    "HardSigmoid": _row(HardSigmoid, slope=("alpha", 0.2), offset=("beta", 0.5)),
-    "HardSwish": _row(HardSwish),
-    "LeakyRelu": _row(LeakyRelu, slope=("alpha", 0.01)),
-    "Mish": _row(Mish),
-    "Relu": _row(Relu),
-    "Selu": _row(Selu),
-    "Sigmoid": _row(Sigmoid),
-    "Softplus": _row(Softplus),
-    "Softsign": _row(Softsign),
-    "Tanh": _row(Tanh),
-    "ThresholdedRelu": _row(ThresholdedRelu, threshold=("alpha", 1.0)),
+    "Abs": _row(ops.Abs),
+    "Ceil": _row(ops.Ceil),
+    "Celu": _row(ops.Celu, alpha=("alpha", 1.0)),
+    "Cos": _row(ops.Cos),
+    "Elu": _row(ops.Elu, alpha=("alpha", 1.0)),
+    "Erf": _row(ops.Erf),
+    "Exp": _row(ops.Exp),
+    "Floor": _row(ops.Floor),
+    "HardSigmoid": _row(ops.HardSigmoid, slope=("alpha", 0.2), offset=("beta", 0.5)),
+    "HardSwish": _row(ops.HardSwish),
+    "LeakyRelu": _row(ops.LeakyRelu, slope=("alpha", 0.01)),
+    "Log": _row(ops.Log),
+    "Mish": _row(ops.Mish),
+    "Reciprocal": _row(ops.Reciprocal),
+    "Relu": _row(ops.Relu),
+    "Round": _row(ops.Round),
+    "Selu": _row(ops.Selu),
+    "Sigmoid": _row(ops.Sigmoid),
+    "Sign": _row(ops.Sign),
+    "Sin": _row(ops.Sin),
+    "Softplus": _row(ops.Softplus),
+    "Softsign": _row(ops.Softsign),
+    "Sqrt": _row(ops.Sqrt),
+    "Tanh": _row(ops.Tanh),
+    "ThresholdedRelu": _row(ops.ThresholdedRelu, threshold=("alpha", 1.0)),
 }

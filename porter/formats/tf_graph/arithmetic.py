@@ -7,9 +7,10 @@ from porter.filegraph.array_products import matmul, softmax
 from porter.filegraph.einsum import by_matrix, einsum
 from porter.filegraph.products import Product, dense
 from porter.filegraph.reductions import unit_of
-from porter.filegraph.walk import Lacks, Read
+from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
+from porter.graph import Exp
 
 _KINDS = {
     **{"AddV2": "Add", "BiasAdd": "Add", "AddN": "Add", "RealDiv": "Div", "Maximum": "Max", "Minimum": "Min"},
@@ -68,9 +69,9 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
 
 
 def read_exponential(walk: Walk, node: GraphNode) -> Read:
-    """An Exp, which porter reads as the last op of a softmax over several axes, as Keras writes it."""
+    """An Exp, which may be the last op of a softmax over several axes, as Keras writes it."""
     found = walk.flow.match(node, _SOFTMAX)
-    return Lacks() if found is None else softmax(walk, node, found["x"], found["#axes"])
+    return apply(walk, node, node.inputs[0], Exp()) if found is None else softmax(walk, node, found["x"], found["#axes"])
 
 
 def read_einsum(walk: Walk, node: GraphNode) -> Read:

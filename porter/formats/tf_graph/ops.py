@@ -18,7 +18,33 @@ from porter.filegraph.walk import Lacks, Read, Reader, Repeated, always, by_numb
 from porter.formats.tf_graph import arithmetic, windows
 from porter.formats.tf_graph.constants import WIDE_FLOATS, is_cast, masks_of
 from porter.formats.tf_graph.nodes import GraphNode, Walk
-from porter.graph import DepthToSpace, Elu, LeakyRelu, LocalResponseNorm, Op, Relu, Relu6, Selu, Sigmoid, Softplus, Softsign, Tanh
+from porter.graph import (
+    Abs,
+    Affine,
+    Ceil,
+    Cos,
+    DepthToSpace,
+    Elu,
+    Erf,
+    Exp,
+    Floor,
+    LeakyRelu,
+    LocalResponseNorm,
+    Log,
+    Op,
+    Reciprocal,
+    Relu,
+    Relu6,
+    Round,
+    Selu,
+    Sigmoid,
+    Sign,
+    Sin,
+    Softplus,
+    Softsign,
+    Sqrt,
+    Tanh,
+)
 from porter.graph.ops import Function
 
 _FUNCTIONS: Mapping[str, Function] = {"Mean": "mean", "Max": "max"}
@@ -102,9 +128,17 @@ def _response_norm(walk: Walk, node: GraphNode) -> Read:
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
 
+def _space_to_depth(walk: Walk, node: GraphNode) -> Read:
+    if node.text("data_format", "NHWC") != "NHWC":
+        return Lacks("SpaceToDepth with the channels first")
+    return moves.cells_as_channels(walk, node.inputs[0], node.integer("block_size"), False)
+
+
 PLAIN: Mapping[str, Op] = {
     **{"Elu": Elu(), "Relu": Relu(), "Relu6": Relu6(), "Selu": Selu(), "Sigmoid": Sigmoid(), "Softplus": Softplus()},
-    **{"Softsign": Softsign(), "Tanh": Tanh()},
+    **{"Softsign": Softsign(), "Tanh": Tanh(), "Abs": Abs(), "Erf": Erf(), "Log": Log(), "Sin": Sin(), "Cos": Cos()},
+    **{"Reciprocal": Reciprocal(), "Inv": Reciprocal()},
+    **{"Sign": Sign(), "Floor": Floor(), "Ceil": Ceil(), "Round": Round(), "Rint": Round()},
 }
 """Ops of one value that are one op of porter's."""
 READERS: Mapping[str, Reader[GraphNode]] = {
@@ -143,6 +177,10 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
     "Roll": _roll,
     "Softmax": lambda walk, node: moves.softmax(walk, node, node.inputs[0], -1),
+    "ReverseV2": by_numbers(moves.turned_round),
+    "SpaceToDepth": _space_to_depth,
+    "Expm1": unary(lambda node: (Exp(), Affine((1.0,), (-1.0,)))),
+    "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),

@@ -157,7 +157,7 @@ def _gather(walk: Walk[Operator], node: Operator) -> Read:
 
 def _reverse(walk: Walk[Operator], node: Operator) -> Read:
     places = walk.flow.integers(node.inputs[1])
-    return moves.cut(walk, node, node.inputs[0], dict.fromkeys(places, slice(None, None, -1))) if places else Lacks()
+    return moves.turned_round(walk, node, node.inputs[0], places) if places else Lacks()
 
 
 def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
@@ -186,15 +186,6 @@ def _filled(walk: Walk[Operator], node: Operator) -> Read:
     return Lacks(zeros=tuple(sizes) if sizes is not None and walk.flow.number(node.inputs[1]) == 0 else None)
 
 
-def _cells_as_channels(walk: Walk[Operator], node: Operator) -> Read:
-    """The cells of each block as channels, block rows first."""
-    block, view = node.scalar(0, "i"), walk.view(node.inputs[0])
-    images, rows, columns, channels = view.sizes or ()
-    apart = view.reshaped([images, rows // block, block, columns // block, block, channels])
-    turned = apart and apart.transposed((0, 1, 3, 2, 4, 5))
-    return (turned and turned.reshaped([images, rows // block, columns // block, channels * block**2])) or Lacks()
-
-
 def _cast(walk: Walk[Operator], node: Operator) -> Read:
     return walk.view(node.inputs[0]) if is_cast(node) and node.scalar(0, "b") in (0, 3) else Lacks()
 
@@ -213,11 +204,14 @@ READERS: Mapping[str, Reader[Operator]] = {
     "BATCH_TO_SPACE_ND": windows.read_dilated,
     "BROADCAST_TO": by_sizes(moves.expand),
     "CAST": _cast,
+    "CEIL": always(ops.Ceil()),
     "CONCATENATION": lambda walk, node: moves.concat(walk, node, node.inputs, node.scalar(0, "i")),
     "DEPTH_TO_SPACE": of_map(lambda node: ops.DepthToSpace(node.scalar(0, "i"), "DCR")),
     "ELU": always(ops.Elu()),
+    "EXP": always(ops.Exp()),
     "EXPAND_DIMS": by_numbers(moves.unsqueeze),
     "FILL": _filled,
+    "FLOOR": always(ops.Floor()),
     "FULLY_CONNECTED": _dense,
     "GATHER": _gather,
     "GELU": unary(lambda node: ops.Gelu(bool(node.scalar(0, "B")))),
@@ -225,6 +219,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "L2_NORMALIZATION": lambda walk, node: over_norm(walk, node, node.inputs[0], [-1], _LEAST_NORM),
     "LEAKY_RELU": unary(lambda node: ops.LeakyRelu(float(node.scalar(0, "f")))),
     "LOCAL_RESPONSE_NORMALIZATION": of_map(_response_norm),
+    "LOG": always(ops.Log()),
     "LOG_SOFTMAX": lambda walk, node: log_softmax(walk, node, node.inputs[0], -1),
     "LOGISTIC": always(ops.Sigmoid()),
     "NEG": lambda walk, node: negative(walk, node, node.inputs[0]),
@@ -236,9 +231,10 @@ READERS: Mapping[str, Reader[Operator]] = {
     "RELU_N1_TO_1": always(ops.Clip(-1.0, 1.0)),
     "RESHAPE": _reshape,
     "REVERSE_V2": _reverse,
+    "RSQRT": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
     "SHAPE": _sizes,
     "SOFTMAX": _softmax,
-    "SPACE_TO_DEPTH": _cells_as_channels,
+    "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(walk, node.inputs[0], node.scalar(0, "i"), False),
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
     "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),
     "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], stated_numbers(node)),

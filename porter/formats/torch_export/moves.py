@@ -14,7 +14,7 @@ from porter.filegraph.dims import Dim, known, ratio
 from porter.filegraph.gathering import gather
 from porter.filegraph.layouts import View
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import log_softmax
+from porter.filegraph.reductions import glu, log_softmax, variance
 from porter.filegraph.walk import Lacks, Read, leave_out
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -82,6 +82,35 @@ def read_roll(walk: Walk, node: AtenNode) -> Read:
 def read_places(walk: Walk, node: AtenNode) -> Read:
     places = walk.flow.integers(node.arguments["index"])
     return Lacks() if places is None else gather(walk, node, taken(node), node.arguments["dim"], places)
+
+
+def read_index(walk: Walk, node: AtenNode) -> Read:
+    """Places of one axis, as `x[:, [2, 0, 1]]` takes them; the others are None."""
+    stated = node.arguments["indices"]
+    axes = [axis for axis, index in enumerate(stated) if index is not None]
+    places = walk.flow.integers(stated[axes[0]]) if len(axes) == 1 else None
+    shape = walk.flow.shape(stated[axes[0]]) if places else None
+    if places is None or shape is None or len(shape) != 1:
+        return Lacks("index of several axes, or of places that the model computes")
+    return gather(walk, node, taken(node), axes[0], places)
+
+
+def read_unshuffle(walk: Walk, node: AtenNode) -> Read:
+    return moves.cells_as_channels(walk, taken(node), int(node.arguments["downscale_factor"]), True, outer=True)
+
+
+def read_glu(walk: Walk, node: AtenNode) -> Read:
+    return glu(walk, node, taken(node), int(node.arguments.get("dim", -1)))
+
+
+def read_variance(walk: Walk, node: AtenNode) -> Read:
+    """var and std. `unbiased`, the older spelling, is a correction of 1."""
+    stated, keep = node.arguments.get("dim"), bool(node.arguments.get("keepdim"))
+    if not stated:
+        return Lacks(f"{node.op} of everything")
+    correction = node.arguments.get("correction")
+    less = float(node.arguments.get("unbiased", True)) if correction is None else float(correction)
+    return variance(walk, node, taken(node), stated, keep, less)
 
 
 def read_flip(walk: Walk, node: AtenNode) -> Read:

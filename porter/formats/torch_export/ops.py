@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from porter.filegraph.arithmetic import ones
+from porter.filegraph.arithmetic import LOG_SIGMOID, ones, square
 from porter.filegraph.einsum import einsum
-from porter.filegraph.walk import Read, apply
+from porter.filegraph.walk import Read, apply, unary
 from porter.formats.torch_export import arithmetic, moves, windows
 from porter.formats.torch_export.constants import COPIES, RESHAPED, SAME
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.plain import PLAIN
 from porter.formats.torch_export.sizes import SIZES, read_size
-from porter.graph import ChannelShuffle, DepthToSpace, Gelu, HardSigmoid, Op
+from porter.graph import ChannelShuffle, DepthToSpace, Gelu, HardSigmoid, Op, Reciprocal, Sqrt
 
 Reader = Callable[[Walk, AtenNode], Read | list[Read]]
 
@@ -89,14 +89,21 @@ READERS: Mapping[str, Reader] = {
     "repeat_interleave": moves.read_repeated,
     "roll": moves.read_roll,
     "flip": moves.read_flip,
+    "glu": moves.read_glu,
+    "index": moves.read_index,
+    "pixel_unshuffle": moves.read_unshuffle,
+    **dict.fromkeys(("var", "std"), moves.read_variance),
     "index_select": moves.read_places,
     "im2col": moves.read_patches,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),
     **dict.fromkeys(("mean", "amax", "linalg_vector_norm", "sum"), moves.read_reduce),
     **dict.fromkeys(moves.UPSAMPLES, moves.read_upsample),
+    "square": lambda walk, node: square(walk, node, node.arguments["self"]),
+    "rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
+    "log_sigmoid": unary(lambda node: LOG_SIGMOID),
     "channel_shuffle": _map(lambda node: ChannelShuffle(int(node.arguments["groups"]))),
     "pixel_shuffle": _map(lambda node: DepthToSpace(int(node.arguments["upscale_factor"]), "CRD")),
     **dict.fromkeys(SIZES, read_size),
 }
-INNER = frozenset({"avg_pool3d", "abs", "erf", "exp", "gt", "log1p", "reciprocal", "sqrt", "rsqrt"})
+INNER = frozenset({"avg_pool3d", "gt", "log1p"})
 """Ops that are read only as parts of several ops that are one layer (porter.filegraph.patterns)."""

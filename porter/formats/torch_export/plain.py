@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.formats.torch_export.nodes import AtenNode
-from porter.graph import Celu, HardSwish, LeakyRelu, Mish, Op, Relu, Relu6, Selu, Sigmoid, Swish, Tanh
+from porter.graph import Op, ops
 
 
 @dataclass(frozen=True)
 class Row:
-    """An op's op and its class, and of each attribute torch's name, which both have, and default."""
+    """An op's op and its class, or its function, and of each attribute torch's name, which both have, and default."""
 
     op: type[Any]
     kind: str
@@ -33,14 +33,26 @@ def _row(op: type[Any], kind: str, **attributes: tuple[str, float]) -> Row:
 
 
 PLAIN: Mapping[str, Row] = {
-    "celu": _row(Celu, "CELU", alpha=("alpha", 1.0)),
-    "hardswish": _row(HardSwish, "Hardswish"),
-    "leaky_relu": _row(LeakyRelu, "LeakyReLU", slope=("negative_slope", 0.01)),
-    "mish": _row(Mish, "Mish"),
-    "relu": _row(Relu, "ReLU"),
-    "relu6": _row(Relu6, "ReLU6"),
-    "selu": _row(Selu, "SELU"),
-    "sigmoid": _row(Sigmoid, "Sigmoid"),
-    "silu": _row(Swish, "SiLU"),
-    "tanh": _row(Tanh, "Tanh"),
+    "abs": _row(ops.Abs, "abs"),
+    "ceil": _row(ops.Ceil, "ceil"),
+    "celu": _row(ops.Celu, "CELU", alpha=("alpha", 1.0)),
+    "cos": _row(ops.Cos, "cos"),
+    "erf": _row(ops.Erf, "erf"),
+    "exp": _row(ops.Exp, "exp"),
+    "floor": _row(ops.Floor, "floor"),
+    "hardswish": _row(ops.HardSwish, "Hardswish"),
+    "leaky_relu": _row(ops.LeakyRelu, "LeakyReLU", slope=("negative_slope", 0.01)),
+    "log": _row(ops.Log, "log"),
+    "mish": _row(ops.Mish, "Mish"),
+    "reciprocal": _row(ops.Reciprocal, "reciprocal"),
+    "relu": _row(ops.Relu, "ReLU"),
+    "relu6": _row(ops.Relu6, "ReLU6"),
+    "round": _row(ops.Round, "round"),
+    "selu": _row(ops.Selu, "SELU"),
+    "sigmoid": _row(ops.Sigmoid, "Sigmoid"),
+    "sign": _row(ops.Sign, "sign"),
+    "silu": _row(ops.Swish, "SiLU"),
+    "sin": _row(ops.Sin, "sin"),
+    "sqrt": _row(ops.Sqrt, "sqrt"),
+    "tanh": _row(ops.Tanh, "Tanh"),
 }

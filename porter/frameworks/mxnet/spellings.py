@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from porter.base.errors import GraphError
+from porter.formats.mxnet.plain import OF_NUMBERS
 from porter.frameworks.mxnet.maker import NAMES, Attribute, SymbolMaker
 from porter.frameworks.mxnet.sites import filters, sides
 from porter.frameworks.numpy.nets import NONE, Held, Trained
@@ -258,6 +259,8 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.HardSwish: _hard_swish,
     ops.Mish: _mish,
     ops.Softmax: _plain("softmax", lambda op: {"axis": 1}),
+    **{type(op): _plain(name) for name, op in OF_NUMBERS.items()},
+    ops.Power: _plain("_power_scalar", lambda op: {"scalar": op.exponent}),
     ops.Add: _in_turn("elemwise_add", "broadcast_add"),
     ops.Multiply: _in_turn("elemwise_mul", "broadcast_mul"),
     ops.Divide: _in_turn("elemwise_div", "broadcast_div"),

@@ -143,6 +143,10 @@ def _clip(low: Callable[[Any], float], high: Callable[[Any], float], maker: Node
     maker.node("Clip", node.path, *node.inputs, *bounds)
 
 
+def _power(maker: NodeMaker, node: Node, op: ops.Power) -> None:
+    maker.node("Pow", node.path, *node.inputs, maker.scalar(f"{node.path}.exponent", op.exponent))
+
+
 def _swish(maker: NodeMaker, node: Node, op: ops.Swish) -> None:
     (source,) = node.inputs
     maker.node("Mul", node.path, source, maker.node("Sigmoid", maker.name(f"{node.path}_sigmoid"), source))
@@ -278,6 +282,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
     ops.Multiply: partial(_pairwise, "Mul"),
     ops.Divide: _plain("Div"),
+    ops.Power: _power,
     ops.Maximum: _plain("Max"),
     ops.Minimum: _plain("Min"),
     ops.Concat: _plain("Concat", lambda op: {"axis": 1 + op.axis}),

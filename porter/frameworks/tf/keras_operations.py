@@ -10,7 +10,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.keras.activations import ACTIVATIONS, Row
-from porter.formats.keras.operations import key_of
+from porter.formats.keras.operations import OF_NUMBERS, key_of
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
 
@@ -152,7 +152,8 @@ def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
 
 
 _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
-    **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "negative", "power")},
+    **{name: _named(name) for name in (*OF_NUMBERS, "rsqrt", "log_sigmoid", "negative")},
+    **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "power")},
     "add": lambda operands, settings: total(operands),
     "cast": lambda operands, settings: operands[0],
     "clip": _named("clip", "x_min", "x_max", clip_value_min="x_min", clip_value_max="x_max"),
@@ -162,6 +163,11 @@ _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
         plain(settings.get("subscripts") or settings["equation"]), *operands
     ),
     "expand_dims": _named("expand_dims", "axis"),
+    "flip": _named("flip", "axis"),
+    "glu": _named("glu", "axis"),
+    "normalize": _named("normalize", "axis", "order", "epsilon"),
+    "var": _named("var", "axis", "keepdims"),
+    "std": _named("std", "axis", "keepdims"),
     "get_item": lambda operands, settings: operands[0][tuple(key_of(operands, settings))],
     "identity": lambda operands, settings: operands[0],
     "local_response_normalization": _response_norm,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from porter.formats.keras.activations import ACTIVATIONS, Row
+from porter.formats.keras.operations import OF_NUMBERS
 from porter.formats.tensorflow import has_cubic_shares
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.resizing import resized
@@ -282,6 +283,7 @@ def _resize(maker: LayerMaker, op: ops.Resize | ops.ResizeLike, name: str, input
 LAYERS: Mapping[type[Op], _Spelling] = {
     **{type(op): partial(_activation, name) for name, op in ACTIVATIONS.items() if isinstance(op, Op)},
     **{row.op: _operation(name, row.write) for name, row in ACTIVATIONS.items() if isinstance(row, Row)},
+    **{type(op): _operation(name) for name, op in OF_NUMBERS.items()},
     ops.ConvTranspose: _conv_transpose,
     ops.GlobalAvgPool: _spatial("GlobalAveragePooling2D", _kept),
     ops.GlobalMaxPool: _spatial("GlobalMaxPooling2D", _kept),
@@ -310,6 +312,9 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.Add: _add,
     ops.Multiply: partial(_merge, "Multiply"),
     ops.Divide: _operation("divide"),
+    # Keras 3.15 says float32 of its `reciprocal` whatever it takes (keras/src/ops/numpy.py).
+    ops.Reciprocal: lambda maker, op, name, inputs: maker.operation("divide", name, 1.0, inputs[0]),
+    ops.Power: _operation("power", lambda op: (op.exponent,)),
     ops.Maximum: partial(_merge, "Maximum"),
     ops.Minimum: partial(_merge, "Minimum"),
     ops.Concat: _concat,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from porter.formats.keras.activations import ACTIVATIONS, Row
+from porter.formats.keras.operations import OF_NUMBERS
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Operation:
 
 _REDUCED = ("axis", "keepdims")
 OPERATIONS: Mapping[str, Operation] = {
-    **{name: Operation("numpy", name.capitalize()) for name in ("ceil", "floor", "negative", "square", "tanh")},
+    **{name: Operation("numpy", name.capitalize()) for name in (*OF_NUMBERS, "negative", "square", "tanh")},
     **{
         name: Operation("numpy", name.capitalize(), 2)
         for name in ("add", "divide", "equal", "greater", "matmul", "maximum", "minimum", "multiply", "power", "subtract")

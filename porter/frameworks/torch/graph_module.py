@@ -16,7 +16,7 @@ from porter.base.errors import GraphError, UsageError, first_line
 from porter.frameworks.images import expect_axes
 from porter.frameworks.torch import layers, resizing
 from porter.frameworks.torch.layout import module_name
-from porter.frameworks.torch.spellings import GLOBAL_POOLS, REDUCTIONS, Layer
+from porter.frameworks.torch.spellings import GLOBAL_POOLS, OF_NUMBERS, REDUCTIONS, Layer
 from porter.frameworks.torch.state import state_arrays
 from porter.frameworks.torch.steps import make_steps
 from porter.graph import INPUT
@@ -46,6 +46,7 @@ _FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = {
     "maximum": _joined(torch.maximum),
     "minimum": _joined(torch.minimum),
     "concat": lambda *inputs: torch.cat(inputs, 1),
+    **{kind: getattr(torch, kind) for kind in OF_NUMBERS},
     **{kind: partial(getattr(torch, method), dim=dim, keepdim=True) for kind, (method, dim) in REDUCTIONS.items()},
 }
 

@@ -213,6 +213,17 @@ class DepthToSpace(nn.Module):
         return cells.reshape(n, -1, rows * self.block, columns * self.block)
 
 
+class Power(nn.Module):
+    """x to the power of a number."""
+
+    def __init__(self, exponent: float) -> None:
+        super().__init__()
+        self.exponent = exponent
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.pow(x, self.exponent)
+
+
 class PadChannels(nn.Module):
     """Channels of zeros before and after those of x."""
 

@@ -33,7 +33,9 @@ REDUCTIONS: Mapping[str, tuple[str, int]] = {
     f"{function}_{axis}": (method, dim) for function, method in _METHODS.items() for dim, axis in enumerate(AXES, 1)
 }
 """Functions of one value over one of its axes: torch's method, and its `dim`."""
-FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat", *REDUCTIONS})
+OF_NUMBERS = frozenset({"abs", "exp", "log", "sqrt", "reciprocal", "sin", "cos", "sign", "floor", "ceil", "round", "erf"})
+"""Functions of each number, by torch's names."""
+FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat", *REDUCTIONS, *OF_NUMBERS})
 """Kinds that are not modules in a generated class: its `forward` says them."""
 GLOBAL_POOLS: Mapping[str, str] = {"global_avg_pool": "AdaptiveAvgPool2d", "global_max_pool": "AdaptiveMaxPool2d"}
 """Kinds that are a pool to 1x1 and then a Flatten, with torch's class of the pool."""
@@ -194,6 +196,7 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
         "Softplus", *(() if op.cut else ({"threshold": 40}, "torch's own threshold, 20, loses 2e-9"))
     ),
     ops.Softsign: _plain("Softsign"),
+    ops.Power: lambda op, shape: Layer("Power", {"exponent": op.exponent}),
     ops.HardSigmoid: _hard_sigmoid,
     ops.Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
     ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1 + channels_axis(shape)}),

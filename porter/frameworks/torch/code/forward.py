@@ -9,7 +9,7 @@ from functools import partial, reduce
 from porter.frameworks.torch.code.template import Edge, Template, TemplatePart
 from porter.frameworks.torch.code.text import WIDTH, Call, Choice, Expression, Item, call, flat, lines, tuple_lines
 from porter.frameworks.torch.code.tree import ENTRY
-from porter.frameworks.torch.spellings import FUNCTIONS, REDUCTIONS
+from porter.frameworks.torch.spellings import FUNCTIONS, OF_NUMBERS, REDUCTIONS
 
 _OPERATORS = {"add": " + ", "multiply": " * ", "divide": " / "}
 _NESTED = 3
@@ -150,6 +150,8 @@ def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
     """A function of FUNCTIONS applied to values."""
     if function == "concat":
         return Call("torch.cat", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("1")))
+    if function in OF_NUMBERS:
+        return call(f"torch.{function}", inputs[0])
     if function in ("maximum", "minimum"):
         return reduce(partial(call, f"torch.{function}"), inputs)
     texts = [f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs]

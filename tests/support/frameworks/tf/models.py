@@ -9,6 +9,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.graph import (
     INPUT,
+    Abs,
     Add,
     AddArray,
     Affine,
@@ -72,7 +73,7 @@ from porter.graph import (
     tensor_shapes,
 )
 from porter.padding import LOWEST, Convention, Window, row
-from tests.support.frameworks.torch.every_op import PLAIN
+from tests.support.frameworks.torch.every_op import OF_NUMBERS, PLAIN
 from tests.support.padding.windows import divisors
 
 SAME = Convention("same")
@@ -181,14 +182,18 @@ def _classic(prefix: str, source: str) -> list[tuple[str, Op, tuple[str, ...]]]:
         **{"over": ThresholdedRelu(0.3), "under": ThresholdedRelu(-0.2), "one": Softmax()},
         **{op.name: op for op in PLAIN},
     }
+    numbers = {op.name: op for op in OF_NUMBERS if not isinstance(op, Abs)}
     activations = [(name, op, ("one/channel" if name == "one" else "norm",)) for name, op in each.items()]
+    activations += [(name, op, ("above",)) for name, op in numbers.items()]
     places: list[tuple[str, Op, tuple[str, ...]]] = [
         ("transposed", ConvTranspose(8, Window((3, 2), (2, 3), (2, 1)), (1, 3, -1, 2), groups=2, bias=True), (source,)),
         ("root", RmsNorm(1e-3), ("transposed",)),
         ("norm", LayerNorm(1e-3), ("root",)),
         ("one/channel", SliceChannels(3, 4), ("norm",)),
+        ("size", Abs(), ("norm",)),
+        ("above", Affine((1.0,), (0.3,)), ("size",)),
         *activations,
-        ("join", ConcatChannels(), tuple(each)),
+        ("join", ConcatChannels(), (*each, *numbers)),
         ("mixed", Conv(8, ONE, SAME, bias=True), ("join",)),
         ("lrn", LocalResponseNorm(5, 0.1, 0.75, 1.0), ("mixed",)),
         ("groups", GroupNorm(4, 1e-3), ("lrn",)),

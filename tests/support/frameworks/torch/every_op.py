@@ -10,6 +10,7 @@ import numpy as np
 
 from porter.graph import (
     OPS,
+    Abs,
     Add,
     AddArray,
     Affine,
@@ -54,6 +55,7 @@ from porter.graph import (
     PadAxis,
     PadChannels,
     PadMap,
+    Power,
     Rearrange,
     ReduceAxis,
     ReduceMap,
@@ -67,7 +69,7 @@ from porter.graph import (
     Upsample,
     tensor_shapes,
 )
-from porter.graph.ops import OfChannels, activations
+from porter.graph.ops import OfChannels, activations, functions
 from porter.padding import LOWEST, Convention, Window
 from tests.support.frameworks.torch.graphs import Writer
 
@@ -77,6 +79,11 @@ THREE, STRIDED = Window((3, 3)), Window((3, 2), (2, 3))
 
 PLAIN = tuple(op() for op in OPS.values() if op.__module__ == activations.__name__ and not fields(op))
 """Every activation without attributes."""
+OF_NUMBERS: tuple[Op, ...] = (
+    *(op() for op in OPS.values() if op.__module__ == functions.__name__ and not fields(op)),
+    *(Power(3.0), Power(1 / 3), Power(-1.5)),
+)
+"""Functions of each number, of which some take only what is above 0."""
 OF_VALUES: tuple[Op, ...] = (
     *(Affine((0.5,), (1 / 3,)), BatchNorm(1e-3, 0.1, scale=False), LayerNorm(1e-6), LayerNorm(1e-3, scale=False)),
     *(LayerNorm(1e-3, center=False), LayerNorm(0.1, scale=False, center=False), ChannelScale(), ChannelScale(bias=True)),
@@ -212,7 +219,11 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     w.add("small", MaxPool(THREE, Convention(fill=LOWEST)), "stem")
     w.add("thin", GlobalMaxPool(keep=True), "first")
     w.add("single", Dense(1), "features")
-    cases = [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
+    w.add("size", Abs(), "stem")
+    w.add("above", Affine((1.0,), (0.3,)), "size")
+    w.add("above_features", GlobalAvgPool(), "above")
+    cases: list[tuple[Op, tuple[str, ...]]] = [(op, (path,)) for op in OF_NUMBERS for path in ("above", "above_features")]
+    cases += [(op, ("stem",)) for op in (*of_maps, *OF_VALUES)]
     cases += [(op, ("features",)) for op in (*OF_VALUES, Dense(3), AsMap())]
     cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
     cases += [(Divide(), inputs) for inputs in (("first", "thin"), ("thin", "thin"))]

@@ -150,5 +150,5 @@ def test_only_built_in_layers_and_operations_stand_in_the_file(tmp_path: Path) -
     with ZipFile(tmp_path / "model.keras") as archive:
         layers = json.loads(archive.read("config.json"))["config"]["layers"]
     modules = {layer["module"] for layer in layers}
-    assert modules <= {"keras.layers", *(f"keras.src.ops.{part}" for part in ("numpy", "nn", "linalg", "core"))}
+    assert modules <= {"keras.layers", *(f"keras.src.ops.{part}" for part in ("numpy", "nn", "linalg", "core", "math"))}
     assert not any(layer["class_name"] == "Lambda" for layer in layers)

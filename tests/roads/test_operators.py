@@ -1,0 +1,109 @@
+"""Functions of each number, in every format that has them: one model with an output for each, ported and proved."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import porter
+from porter.base.errors import PorterError
+
+Function = Callable[[torch.Tensor], torch.Tensor]
+
+OF_ANY: Mapping[str, Function] = {
+    **{"abs": torch.abs, "square": torch.square, "cube": lambda x: x**3, "exp": torch.exp, "sin": torch.sin, "cos": torch.cos},
+    **{"floor": torch.floor, "ceil": torch.ceil, "round": torch.round, "erf": torch.erf, "log_sigmoid": F.logsigmoid},
+    **{"celu": lambda x: F.celu(x, 0.7), "mish": F.mish, "glu": lambda x: F.glu(x, 1), "flip": lambda x: x.flip(1)},
+    **{"variance": lambda x: x.var((2, 3), keepdim=True)},
+    **{"unshuffled": lambda x: F.pixel_unshuffle(x, 2), "unit": lambda x: F.normalize(x, dim=1)},
+    **{"ratio": lambda x: x / (x.abs() + 1), "deviation": lambda x: x.std(1, keepdim=True)},
+}
+OF_POSITIVE: Mapping[str, Function] = {
+    **{"log": torch.log, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal},
+    "generalised_mean": lambda x: (x**3).mean((2, 3), keepdim=True) ** (1 / 3),
+}
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        x = self.conv(x)
+        above = torch.abs(x) + 0.3
+        taken = x.index_select(1, torch.tensor([2, 0, 3, 1]))
+        return taken, *(each(x) for each in OF_ANY.values()), *(each(above) for each in OF_POSITIVE.values())
+
+
+@pytest.fixture(scope="module")
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return Network().eval()
+
+
+@pytest.mark.parametrize(
+    ("exporter", "to"),
+    [*(("torch.export", to) for to in ("torch", "tf", "onnx")), ("torch.onnx", "torch"), ("TorchScript", "torch")],
+)
+def test_functions_of_torch(exporter: str, to: str, network: nn.Module, tmp_path: Path) -> None:
+    file, image = tmp_path / ("model.pt2" if exporter == "torch.export" else "model.onnx"), torch.randn(1, 3, 8, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if exporter == "torch.export":
+            torch.export.save(torch.export.export(network, (image,)), file)
+        else:
+            pytest.importorskip("onnx")
+            own: dict[str, Any] = {"external_data": False} if exporter == "torch.onnx" else {}
+            torch.onnx.export(network, (image,), file, dynamo=exporter == "torch.onnx", **own)
+    expect_proved(file, to, tmp_path, 1 + len(OF_ANY) + len(OF_POSITIVE))
+
+
+KERAS = """absolute square exp sin cos floor ceil round erf log_sigmoid celu glu flip var normalize std"""
+
+
+@pytest.mark.parametrize("form", ["file", "graph"])
+def test_functions_of_keras(form: str, tmp_path: Path) -> None:
+    keras = pytest.importorskip("keras")
+    ops, more = keras.ops, {"flip": {"axis": -1}, "var": {"axis": (1, 2)}, "std": {"axis": -1, "keepdims": True}}
+    keras.utils.set_random_seed(0)
+    image = keras.Input((8, 12, 3))
+    x = keras.layers.Conv2D(8, 3, padding="same")(image)
+    above = ops.absolute(x) + 0.3
+    values = [getattr(ops, name)(x, **more.get(name, {})) for name in KERAS.split()]
+    values += [getattr(ops, name)(above) for name in ("log", "sqrt", "rsqrt", "reciprocal")]
+    values.append(ops.mean(above**3, (1, 2), keepdims=True) ** (1 / 3))
+    model = keras.Model(image, values)
+    if form == "file":
+        model.save(tmp_path / "model.keras")
+    else:
+        model.export(tmp_path / "model", verbose=False)
+    expect_proved(tmp_path / ("model.keras" if form == "file" else "model"), "torch", tmp_path, len(values))
+
+
+def expect_proved(file: Path, to: str, folder: Path, outputs: int) -> None:
+    made = porter.convert(file, destination=to, out=folder / "port")
+    assert made.verdict is not None and made.verdict.proof.proves and len(made.port.graph.outputs) == outputs
+    batch = np.random.default_rng(0).normal(size=(2, 3, 8, 12)).astype(np.float32)
+    given: Any = {"torch": lambda: torch.from_numpy(batch), "tf": lambda: batch.transpose(0, 2, 3, 1), "onnx": lambda: batch}[to]()
+    assert len(porter.load(folder / "port")(given)) == outputs
+
+
+def test_a_sign_by_itself_is_not_proved(tmp_path: Path) -> None:
+    """It has two numbers, and another function of the same sign would have them too."""
+
+    class Signs(Network):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            return torch.sign(self.conv(x))
+
+    torch.export.save(torch.export.export(Signs().eval(), (torch.randn(1, 3, 8, 12),)), tmp_path / "model.pt2")
+    with pytest.raises(PorterError, match="is saturated: it has two numbers only"):
+        porter.convert(tmp_path / "model.pt2", out=tmp_path / "port")
