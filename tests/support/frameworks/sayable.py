@@ -1,17 +1,28 @@
-"""What a destination can say of a graph with every op, for destinations that refuse some."""
+"""What destinations that refuse some ops can say of a graph with every op, and that it is what the oracle computes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from porter.base.errors import PorterError
-from porter.graph import AvgPool, Conv, Graph, MaxPool
+import numpy as np
+import pytest
+
+from porter.base.dtypes import Array
+from porter.base.errors import GraphError, PorterError
+from porter.frameworks.numpy.nets import NetDestination
+from porter.graph import INPUT, AvgPool, Conv, Flatten, Graph, MaxPool, Node, Op
 from porter.graph.plan import Plan, make_plan
-from porter.padding import Capabilities, Size
+from porter.padding import ANY, Capabilities, Size
+from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
+from tests.support.oracle import evaluate
+from tests.support.random_graphs import difference
 
 WINDOWED = (Conv, MaxPool, AvgPool)
+EXACT = 1e-12
+AT_SIZES = pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
 
 
 def sayable(
@@ -32,3 +43,39 @@ def sayable(
         except PorterError as error:
             gone.add(error.where or "")
             said.add(error.message)
+
+
+def sayable_plan(framework: NetDestination, known: Collection[Any], size: Size, of_maps: Any) -> tuple[Plan, set[str]]:
+    graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, known)
+    return make_plan(graph, size, framework.CAPABILITIES), said
+
+
+def expect_every_op(framework: NetDestination, known: Collection[Any], plan: Plan) -> Iterator[tuple[Array, dict[str, Array]]]:
+    """The ops that it knows give what the oracle gives, at every size of the plan; gives these images and values."""
+    graph, tensors, fixed = plan.graph, tensors_of(plan.graph), plan.only_size
+    assert {*known, *WINDOWED} - {type(node.op) for node in graph.nodes} == (set() if fixed else {Flatten})
+    assert fixed in (None, SIZE)
+    model = framework.ENGINE.build(plan, tensors, {}, "float64")
+    for batch in map(images, [SIZE] if fixed else [SIZE, (10, 9)]):
+        wanted = evaluate(graph, tensors, batch)
+        found = framework.ENGINE.run(model, batch, [*wanted][1:])
+        assert not {path: value.shape for path, value in found.items() if difference(value, wanted[path]) > EXACT}
+        yield batch, wanted
+
+
+def expect_read_back(framework: NetDestination, known: Collection[Any], folder: Path) -> Graph:
+    """The tensors of its files are those that were written; gives the graph."""
+    plan, _ = sayable_plan(framework, known, ANY, OF_MAPS)
+    tensors = tensors_of(plan.graph)
+    framework.write(folder, plan, tensors, {}, "float32", {})
+    found = framework.read_port(folder, plan, {})
+    assert {path: [*roles] for path, roles in found.items()} == {path: [*roles] for path, roles in tensors.items()}
+    for path, roles in tensors.items():
+        assert all(np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items())
+    return plan.graph
+
+
+def expect_refused(framework: NetDestination, op: Op, said: str) -> None:
+    plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
+    with pytest.raises(GraphError, match=f"first: {said}"):
+        framework.net(plan)

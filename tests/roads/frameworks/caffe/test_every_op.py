@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from porter.base.dtypes import Array
-from porter.base.errors import GraphError
 from porter.formats.reading import read_checkpoint
 from porter.frameworks.caffe.destination import DESTINATION as framework
 from porter.frameworks.caffe.spellings import PLAIN
@@ -20,7 +19,6 @@ from porter.graph import (
     AvgPool,
     Conv,
     ConvTranspose,
-    Flatten,
     Graph,
     LayerNorm,
     LocalResponseNorm,
@@ -31,12 +29,12 @@ from porter.graph import (
 )
 from porter.graph.plan import make_plan
 from porter.padding import ANY, LOWEST, Convention, Size, Window
-from tests.support.frameworks.sayable import WINDOWED, sayable
-from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
+from tests.support.frameworks.sayable import AT_SIZES, expect_every_op, expect_read_back, expect_refused, sayable_plan
+from tests.support.frameworks.torch.every_op import SIZE, images, tensors_of
 from tests.support.oracle import evaluate
 from tests.support.random_graphs import difference
 
-EXACT, ROUNDED = 1e-12, 1e-5
+ROUNDED = 1e-5
 
 
 SAID = {
@@ -47,10 +45,6 @@ SAID = {
     "Caffe's Eltwise takes values of one shape",
     "Caffe's layers take maps and features, not arrays of other axes",
 }
-
-
-def images(size: tuple[int, int] = SIZE) -> Array:
-    return np.random.default_rng(1).standard_normal((2, 3, *size))
 
 
 def dilated(op: Op) -> bool:
@@ -66,38 +60,27 @@ def opencv(folder: Path, batch: Array, names: list[str]) -> dict[str, Array]:
     return dict(zip(names, net.forward(names), strict=True))
 
 
-@pytest.mark.parametrize(("size", "of_maps"), [(ANY, OF_MAPS), (SIZE, (*OF_MAPS, *FLATTENED))])
+@AT_SIZES
 def test_every_op(tmp_path: Path, size: Size, of_maps: Any) -> None:
-    graph, said = sayable(every_op(of_maps), size, framework.CAPABILITIES, framework.net, PLAIN)
-    assert {*PLAIN, *WINDOWED} - {type(node.op) for node in graph.nodes} == ({Flatten} if size == ANY else set())
+    plan, said = sayable_plan(framework, PLAIN, size, of_maps)
     assert said == SAID | (set() if size == ANY else {"porter writes no layer of Caffe for a rearrange"})
-    plan, tensors = make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph)
     assert plan.only_size == (None if size == ANY else SIZE)
-    framework.write(tmp_path, plan, tensors, {}, "float32", {"porter.native_size": json.dumps(SIZE), "porter.zoo": "keras"})
-    net = framework.net(plan)
-    exact = framework.ENGINE.build(plan, tensors, {}, "float64")
-    for at in [SIZE] if plan.only_size else [SIZE, (10, 9)]:
-        wanted = evaluate(graph, tensors, images(at))
-        found = framework.ENGINE.run(exact, images(at), [*wanted][1:])
-        assert not {path: value.shape for path, value in found.items() if difference(value, wanted[path]) > EXACT}
-        run = opencv(tmp_path, images(at), [net.values[path] for path in graph.outputs])
-        numbers = {net.values[path] for path in graph.outputs if wanted[path].ndim == 1}
+    metadata = {"porter.native_size": json.dumps(SIZE), "porter.zoo": "keras"}
+    framework.write(tmp_path, plan, tensors_of(plan.graph), {}, "float32", metadata)
+    net, outputs = framework.net(plan), plan.graph.outputs
+    for batch, wanted in expect_every_op(framework, PLAIN, plan):
+        run = opencv(tmp_path, batch, [net.values[path] for path in outputs])
+        numbers = {net.values[path] for path in outputs if wanted[path].ndim == 1}
         run |= {name: run[name][:, 0] for name in numbers}  # OpenCV's arrays in Python have two axes at least
-        paths = [path for path in graph.outputs if not dilated(graph.by_path[path].op)]
+        paths = [path for path in outputs if not dilated(plan.graph.by_path[path].op)]
         assert not [path for path in paths if difference(run[net.values[path]], wanted[path]) > ROUNDED]
 
 
 def test_the_files_are_read_back(tmp_path: Path) -> None:
-    graph, _ = sayable(every_op(), ANY, framework.CAPABILITIES, framework.net, PLAIN)
-    plan, tensors = make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph)
-    framework.write(tmp_path, plan, tensors, {}, "float32", {})
-    found = framework.read_port(tmp_path, plan, {})
-    assert {path: [*roles] for path, roles in found.items()} == {path: [*roles] for path, roles in tensors.items()}
-    for path, roles in tensors.items():
-        assert all(np.array_equal(found[path][role], array.astype(np.float32)) for role, array in roles.items())
+    graph = expect_read_back(framework, PLAIN, tmp_path)
     stored = read_checkpoint(tmp_path / "model.prototxt").tensors
     places = {"scale_factor": "2", "scale": "0"}
-    for name, number in framework.fillings(graph, tensors).items():
+    for name, number in framework.fillings(graph, tensors_of(graph)).items():
         layer, what = name.rsplit("/", 1)
         assert (stored[f"{layer}/{places[what]}"] == number).all()
 
@@ -110,9 +93,7 @@ def test_the_files_are_read_back(tmp_path: Path) -> None:
     ],
 )
 def test_what_caffe_lacks_is_refused_with_its_node(op: Op, said: str) -> None:
-    plan = make_plan(Graph((Node("first", op, (INPUT,)),), 3, "first"), ANY, framework.CAPABILITIES)
-    with pytest.raises(GraphError, match=f"first: {said}"):
-        framework.net(plan)
+    expect_refused(framework, op, said)
 
 
 READ_OTHERWISE = (

@@ -20,17 +20,13 @@ from porter.graph import INPUT, OPS, Graph, Node, Rearrange, Resize, ResizeLike,
 from porter.graph.ops import row_of
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
-from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, tensors_of
+from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
 from tests.support.oracle import apply, evaluate
 from tests.support.random_graphs import UNSHRUNK, Sample, difference, samples
 
 onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
 
 EXACT, ROUNDED = 1e-12, 1e-5
-
-
-def images(size: tuple[int, int] = SIZE) -> Array:
-    return np.random.default_rng(1).standard_normal((2, 3, *size))
 
 
 def written(folder: Path, plan: Plan, tensors: Any, dtype: Any = "float32") -> Any:

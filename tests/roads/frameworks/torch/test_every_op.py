@@ -16,7 +16,7 @@ from porter.frameworks.torch.steps import make_steps
 from porter.graph import INPUT, OPS, Graph, LocalResponseNorm, Node, Resize
 from porter.graph.plan import make_plan
 from porter.padding import ANY
-from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, RULES, SIZE, every_op, tensors_of
+from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, RULES, SIZE, every_op, images, tensors_of
 from tests.support.frameworks.torch.generated import expect_formatted, expect_the_same_as_built
 from tests.support.oracle import evaluate
 
@@ -25,10 +25,6 @@ GRAPH = every_op((*OF_MAPS, *FLATTENED))
 
 def built(graph, size=SIZE):
     return framework.ENGINE.build(make_plan(graph, size, framework.CAPABILITIES), tensors_of(graph), {}, "float64")
-
-
-def images(size=SIZE):
-    return np.random.default_rng(1).standard_normal((2, 3, *size))
 
 
 def test_torch_says_every_op():

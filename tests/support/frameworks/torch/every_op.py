@@ -236,6 +236,10 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     return replace(w.graph(), output=paths[0], further=(*paths[1:], *arrays))
 
 
+def images(size: tuple[int, int] = SIZE) -> np.ndarray:
+    return np.random.default_rng(1).standard_normal((2, 3, *size))
+
+
 def tensors_of(graph: Graph) -> Mapping[str, Mapping[str, np.ndarray]]:
     draw = np.random.default_rng(0)
     return {
