@@ -7,6 +7,7 @@ A destination is a `NetDestination` with a `Maker` of layers, a table of spellin
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ Held: TypeAlias = Trained | Array
 """What a tensor of a net holds: one of the port's, or constants."""
 
 
-class Maker:
+class Maker(ABC):
     """Makes the layers of one net in the order in which it runs them; a subclass knows what a layer is.
 
     Attributes:
@@ -84,16 +85,17 @@ class Maker:
 
     def left_out(self, path: str) -> None:
         """What stands for a node that has no layers, while the refusals of others are looked for."""
+        return
 
+    @abstractmethod
     def text(self, size: Size = ANY, about: Mapping[str, str] | None = None) -> str:
         """The net for images of `size` (rows and columns), where that is open otherwise, with facts."""
-        raise NotImplementedError
 
 
 M = TypeVar("M", bound=Maker)
 
 
-class NetDestination(Generic[M]):
+class NetDestination(ABC, Generic[M]):
     """See porter.frameworks.Destination and PortEngine, which it is both.
 
     Attributes:
@@ -126,33 +128,33 @@ class NetDestination(Generic[M]):
     def __init__(self) -> None:
         self.ENGINE: PortEngine = self
 
+    @abstractmethod
     def windowed(self, maker: M, node: Node, op: Conv | MaxPool | AvgPool, realisation: Realisation) -> None:
         """Adds the layers of a windowed node.
 
         Raises:
             PaddingError: the framework has no layers for the realisation, because the plan was made for another one.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def program(self, text: str, image: str) -> Program:
         """The net as the rows of its format make it of its text.
 
         Args:
             image: what the net calls its input.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self, text: str) -> list[tuple[str, object]]:
         """What a plan decides of a net's text, in parts with names."""
-        raise NotImplementedError
 
+    @abstractmethod
     def in_bytes(self, net: M, arrays: Mapping[str, Array]) -> Iterable[bytes | memoryview]:
         """The file of a net's tensors."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrays_in(self, data: bytes) -> Mapping[str, Array]:
         """The tensors in a file, by name."""
-        raise NotImplementedError
 
     def fillings(self, graph: Graph, tensors: Tensors) -> Mapping[str, int]:
         return {}
