@@ -163,7 +163,7 @@ def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: 
     if framework == "tf":
         model = keras.models.load_model(folder / "model.keras")
         assert [layer.name for layer in model.layers if "Dropout" in type(layer).__name__] == ["maps", "half"]
-        one, other = (np.asarray(model(image, training=True)) for _ in range(2))
+        drawn = [np.asarray(model(image, training=True)) for _ in range(12)]
     else:
         names: dict[str, Any] = {"__name__": "model", "__file__": str(folder / "model.py")}
         exec((folder / "model.py").read_text(), names)
@@ -173,8 +173,8 @@ def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: 
             "Dropout",
         ]
         network.pool_dropout.train()
-        one, other = (network(torch.from_numpy(image).permute(0, 3, 1, 2)).detach().numpy() for _ in range(2))
-    assert not np.array_equal(one, other)
+        drawn = [network(torch.from_numpy(image).permute(0, 3, 1, 2)).detach().numpy() for _ in range(12)]
+    assert len({value.tobytes() for value in drawn}) > 1  # of a few features, two draws may be the same
     # A port that is only run keeps them in its record, from where they come back.
     porter.convert(folder, destination="onnx", out=tmp_path / "onnx", check=False)
     back = porter.convert(tmp_path / "onnx", destination="torch", out=tmp_path / "back", check=False).port
