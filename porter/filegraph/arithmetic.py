@@ -200,10 +200,6 @@ def negative(walk: Walk[N], node: N, source: Reference) -> View:
     return walk.views.like(view, walk.builder.negative(node.name, view.value))
 
 
-def absolute(walk: Walk[N], node: N, source: Reference) -> View:
-    return apply(walk, node, source, ops.Abs())
-
-
 def ones(walk: Walk[N], node: N, source: Reference, number: float = 1.0) -> View:
     """One, or another number, for each number of a value."""
     view = walk.kept(source)

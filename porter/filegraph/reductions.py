@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
@@ -81,21 +81,23 @@ def variance(walk: Walk[N], node: N, source: Reference, places: Collection[int],
     """The mean square distance from the mean along axes, where `less` is taken from the count that it is divided by; the root of it
     for an operator that is called `std`.
     """
-    view = walk.view(source)
-    sizes = [view.size(place) for place in places]
-    count = (
-        1
-        if not less or any(isinstance(size, Open) for size in sizes)
-        else math.prod(size for size in sizes if isinstance(size, int))
-    )
-    if less and (count == 1 or count <= less):
+    sizes = [walk.view(source).size(place) for place in places]
+    known = [size for size in sizes if isinstance(size, int)]
+    count = math.prod(known)
+    if less and (len(known) < len(sizes) or count <= less):
         return Lacks(f"{node.op} over axes of open sizes, or of one cell")
-    mean = moves.reduce(walk, node, source, "mean", places, True)
-    apart = mean if not isinstance(mean, View) else of_values(walk, node, "Sub", (source, mean))
-    squares = apart if not isinstance(apart, View) else of_values(walk, node, "Mul", (apart, apart))
-    found = squares if not isinstance(squares, View) else moves.reduce(walk, node, squares, "mean", places, keep)
+    found = moves.reduce(walk, node, source, "mean", places, True)
+    steps: Sequence[Callable[[View], Read]] = (
+        lambda mean: of_values(walk, node, "Sub", (source, mean)),
+        lambda apart: of_values(walk, node, "Mul", (apart, apart)),
+        lambda squares: moves.reduce(walk, node, squares, "mean", places, keep),
+    )
+    for step in steps:
+        if not isinstance(found, View):
+            return found if isinstance(found, Lacks) else Lacks()
+        found = step(found)
     if not isinstance(found, View):
-        return found
+        return found if isinstance(found, Lacks) else Lacks()
     links: list[Op] = [Affine((count / (count - less),), (0.0,))] if less else []
     links += [Sqrt()] if node.op == "std" else []
     return walk.views.like(found, walk.builder.chain(node.name, found.value, links))

@@ -9,7 +9,7 @@ from pathlib import Path
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import absolute, combine, negative, slopes, square
+from porter.filegraph.arithmetic import combine, negative, slopes, square
 from porter.filegraph.array_products import matmul
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
@@ -199,7 +199,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), windows.read_resize),
     **dict.fromkeys(("SLICE", "STRIDED_SLICE"), _slice),
     **dict.fromkeys(("SPLIT", "SPLIT_V", "UNPACK"), _split),
-    "ABS": lambda walk, node: absolute(walk, node, node.inputs[0]),
+    "ABS": always(ops.Abs()),
     "BATCH_MATMUL": _product,
     "BATCH_TO_SPACE_ND": windows.read_dilated,
     "BROADCAST_TO": by_sizes(moves.expand),
