@@ -36,7 +36,7 @@ def copied(path: Path, image: bytes | None) -> bytes:
             source = Path(folder) / "source.h5"
             source.write_bytes(image)
         seconds = _SECONDS + source.stat().st_size // _BYTES_A_SECOND
-        # The system's own bound is for a process whose parent has ended: one second later, so that the message is always this one's.
+        # The system's own bound is for a process whose parent has ended. It comes later, so that the message is always this one's.
         command = [sys.executable, __file__, str(source.absolute()), str(copy), str(seconds + 1)]
         # A library that numpy loads takes memory for each core.
         environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
