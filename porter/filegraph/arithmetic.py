@@ -12,12 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from porter.filegraph import arrays
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import N, Reference, Tensor
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import View
+from porter.filegraph.views import View, unrepeated
 from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
@@ -99,18 +98,55 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
     elif not first and kind == "Div":
         return lacking
     if view.value.is_map and walk.views.names(view) == walk.views.layout():
-        value = arrays.with_array(walk, node.name, kind, view.value, other)
+        value = with_array(walk, node.name, kind, view.value, other)
         return walk.views.of(value) if value else lacking  # of other sizes, if the array stretches it
     array = walk.as_array(f"{node.name}:array", view)
-    value = arrays.with_array(walk, node.name, kind, array.value, other) if array is not None else None
-    return arrays.like(walk, array, value) if array is not None and value else lacking
+    value = with_array(walk, node.name, kind, array.value, other) if array is not None else None
+    return walk.views.led_like(array, value) if array is not None and value else lacking
+
+
+def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
+    """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the file's own layout."""
+    tensor, numbers = walk.flow.weights(other), walk.flow.value(other)
+    if tensor is None and numbers is not None:
+        tensor = walk.flow.hold(f"{name}:stored", numbers)
+    shape = walk.flow.shape(other)
+    if tensor is not None and tensor.name in walk.flow.evaluated:
+        shape = tensor.shape
+    if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):
+        return None
+    return with_stored(walk, name, kind, value, Tensor(tensor.name, shape))
+
+
+def with_stored(walk: Walk[N], name: str, kind: str, value: Value, tensor: Tensor) -> Value | None:
+    """As `with_array`, of an array by its name, whose axes of one cell may be more or less than its own."""
+    rank, shape, stored = len(value.shape or ()), tensor.shape, tensor.name
+    sizes = (*[1] * (rank - len(shape)), *shape)
+    if len(sizes) > rank and set(sizes[: len(sizes) - rank]) == {1}:
+        sizes = sizes[len(sizes) - rank :]
+    if len(sizes) != rank:
+        return None
+    if kind in ("Sub", "Div"):
+        array = walk.flow.constants.array(stored) if stored not in walk.flow.evaluated else walk.flow.evaluated[stored]
+        wide = np.asarray(array, np.float64)
+        with np.errstate(divide="ignore"):
+            inverse = -wide if kind == "Sub" else 1 / wide
+        if not np.isfinite(inverse).all():
+            return None
+        stored = walk.flow.hold(f"{name}:array", inverse).name
+    axes = ""
+    if value.is_map and walk.builder.order == "HWC":
+        axes = "".join(axis for axis, size in zip("HWI", sizes, strict=True) if size != 1)
+        sizes = (sizes[2], *sizes[:2])
+    op = ops.AddArray(sizes) if kind in ("Add", "Sub") else ops.MultiplyArray(sizes)
+    return walk.builder.add(name, op, value, tensors={"value": Stored(stored, axes)})
 
 
 def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Source]) -> Read:
     sources = _unstretched(walk, sources)
     found = walk.together(sources)
     if found is None and (kind in _OF_VALUES or (kind == "Sub" and len(sources) == 2)):
-        return arrays.merge(walk, node, _OF_VALUES.get(kind), sources)
+        return _merge(walk, node, _OF_VALUES.get(kind), sources)
     if found is None:
         return Lacks(f"{node.op} of values of different axes")
     values, tensor = found
@@ -125,6 +161,21 @@ def of_values(walk: Walk[N], node: N, kind: str, sources: Sequence[Source]) -> R
     else:
         return Lacks(f"{node.op} of {len(values)} values")
     return tensor(value) or Lacks()
+
+
+def _merge(walk: Walk[N], node: N, op: ops.Merge | None, sources: Sequence[Source]) -> Read:
+    """A sum or the like of arrays, of which some may have fewer axes or axes of one cell; without an op, a difference."""
+    whole = [walk.view(source) for source in sources]
+    rank = max(len(view.axes or ()) for view in whole)
+    wide = [view.with_axes(range(1, 1 + rank - len(view.axes))) if view.axes else None for view in whole]
+    once = unrepeated([view for view in wide if view is not None])
+    views = [walk.as_array(f"{node.name}:{place}", view) for place, view in enumerate(once)] if len(once) == len(wide) else []
+    found = [view for view in views if view is not None]
+    if len(found) < len(sources) or len({len(view.value.shape or ()) for view in found}) > 1:
+        return Lacks(f"{node.op} of values of different axes")
+    values = [view.value for view in found]
+    value = walk.builder.add(node.name, op, *values) if op is not None else walk.builder.subtract(node.name, *values)
+    return walk.views.led(value, len(value.shape or ()) - rank + 1)
 
 
 def _unstretched(walk: Walk[N], sources: Sequence[Source]) -> Sequence[Source]:
@@ -243,11 +294,11 @@ def slopes(walk: Walk[N], node: N, source: Reference, alpha: Reference) -> Read:
     if array is None:
         return Lacks(f"{node.op} of values whose batch is moved")
     below = walk.builder.clip(f"{node.name}:below", array.value, high=0.0)
-    scaled = arrays.with_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
+    scaled = with_array(walk, f"{node.name}:slopes", "Mul", below, alpha)
     if scaled is None:
         return Lacks(f"{node.op} with slopes of other axes")
     above = walk.builder.add(f"{node.name}:above", ops.Relu(), array.value)
-    return arrays.like(walk, array, walk.builder.add(node.name, ops.Add(), above, scaled))
+    return walk.views.led_like(array, walk.builder.add(node.name, ops.Add(), above, scaled))
 
 
 def batch_norm(
@@ -259,7 +310,7 @@ def batch_norm(
         momentum: as in torch; 0 where the file does not state it.
     """
     view = walk.by_cell(source, walk.views.channels_place)
-    view = arrays.as_cells(walk, f"{node.name}:cells", view) or view
+    view = walk.as_cells(f"{node.name}:cells", view) or view
     if view.value.is_array and len(view.axes or ()) == 4:  # of windows, say, which are a map's here
         view = walk.views.of(walk.value(source))
     names = _vectors(walk, view, tensors)

@@ -11,6 +11,7 @@ from typing import Any, cast
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Dataflow, N, Reference
 from porter.filegraph.file_graph import FileGraph, Stored
+from porter.filegraph.views import View
 from porter.filegraph.walk import Image, Lacks, NoOp, Read, Reader, Tap, Walk, apply, begin, own_name, read_nodes
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Rounding, Window
@@ -77,3 +78,15 @@ def part(walk: Walk[N], node: N, name: str, read: Reader[N]) -> Reference:
         raise NoOp(found.what or node.op)
     walk.give(inner, [found] if not isinstance(found, list) else found)
     return inner.name, 0
+
+
+def row(walk: Walk[N], node: N, source: Reference) -> Value | None:
+    """A tensor N×C×L as a map of one row, for windows over one axis."""
+    wide = walk.view(source).with_axes([2]) if len(walk.view(source).axes or ()) == 3 else None
+    value = walk.views.settled(f"{node.name}:row", wide) if wide is not None else None
+    return value if value is not None and value.is_map else None
+
+
+def of_row(walk: Walk[N], value: Value) -> View | None:
+    """The tensor N×C×L that such a map is."""
+    return walk.views.of(value).without([2])

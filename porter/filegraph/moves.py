@@ -6,26 +6,37 @@ as references; axes are places in the tensor as the file has it, from either end
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
-from porter.filegraph import array_products, arrays
+from porter.filegraph.arithmetic import with_stored
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.dims import Dim, Open, Undecided, known, product, ratio, text
-from porter.filegraph.layouts import View
+from porter.filegraph.dims import Dim, Open, Undecided, known, product, text
+from porter.filegraph.file_graph import Stored
 from porter.filegraph.places import place_of
-from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
-from porter.graph import Add, ExtendMap, PadChannels, Resize, ResizeLike, Sigmoid, Softmax, Upsample
-from porter.graph.ops import AXES, Function, Mode
+from porter.filegraph.views import View
+from porter.filegraph.walk import Lacks, Read, Repeated, Walk
+from porter.graph import (
+    CropAxis,
+    ExtendMap,
+    Join,
+    Op,
+    PadAxis,
+    PadChannels,
+    Rearrange,
+    Tokens,
+    Upsample,
+)
+from porter.graph.ops import AXES, Mode
 
 _MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""
-_SAME_SCALE = 1e-12
+
+
 _LARGEST = 2**31 - 1
 """So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end."""
 
@@ -141,14 +152,68 @@ def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slic
     if sizes is None:
         return Lacks()
     if names is None:
-        return arrays.cut(walk, node, name, view, parts)
+        return _cut_array(walk, node, name, view, parts)
     gone = view.places(place for place, part in parts.items() if isinstance(part, int))
     slices = {names[place]: slice(part, part + 1 or None) if isinstance(part, int) else part for place, part in parts.items()}
-    if not arrays.is_whole(slices.get("batch", slice(None)), sizes[names.index("batch")]):
+    if not _is_whole(slices.get("batch", slice(None)), sizes[names.index("batch")]):
         return Lacks(f"{node.op} of the batch")
     value = walk.builder.cut(name, view.value, {axis: part for axis, part in slices.items() if axis != "batch"})
     found = walk.views.laid(value, names)
     return (found.without(gone) if found and gone else found) or Lacks()
+
+
+def _cut_array(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slice | int]) -> Read:
+    """As `cut`, of an array; the batch may be another axis than the first."""
+    order = whole.batch_first
+    parts = {place_of(place, len(order)): part for place, part in parts.items()}
+    if order and order[0]:
+        turned = whole.transposed(order)
+        found = (
+            _cut_array(walk, node, name, turned, {order.index(place): part for place, part in parts.items()}) if turned else Lacks()
+        )
+        left = [place for place in order if not isinstance(parts.get(place), int)]
+        return found.transposed([left.index(place) for place in sorted(left)]) or Lacks() if isinstance(found, View) else found
+    view = walk.as_array(f"{name}:array", whole)
+    *others, part = (parts.get(place, slice(None)) for place in range(len(order)))
+    if view is not None and not view.value.is_array and all(map(_is_whole, others, whole.sizes or ())) and isinstance(part, slice):
+        return walk.builder.cut(name, view.value, {AXES[0]: part})  # of features
+    return _crop(walk, node, name, view, parts) if view is not None else Lacks()
+
+
+def _crop(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
+    found, links, gone = view, list[Op](), []
+    for place, part in sorted(parts.items()):
+        size = view.size(place)
+        cells = slice(part, part + 1 or None) if isinstance(part, int) else part
+        if isinstance(part, int):
+            gone.append(place)
+        if _is_whole(cells, size):
+            continue
+        if view.has_batch(place):
+            return Lacks(f"{node.op} of the batch")
+        ends = _ends(cells, size)
+        if ends is None:
+            return Lacks(f"{node.op} that depends on the size, or that turns an axis around")
+        links.append(CropAxis(view.axis_at(place), *ends))
+    if links:
+        found = walk.views.led_like(view, walk.builder.chain(name, view.value, links))
+    return found.without(gone) or Lacks() if gone else found
+
+
+def _is_whole(part: slice | int, size: Dim) -> bool:
+    """Whether a part of an axis is all of it."""
+    if isinstance(part, int) or (part.start or 0, part.stop, part.step or 1) == (0, None, 1):
+        return not isinstance(part, int)
+    return not isinstance(size, Open) and range(size)[part] == range(size)
+
+
+def _ends(cells: slice, size: Dim) -> tuple[int, int, int] | None:
+    """Cells that are left out before and after, and the step; None where they depend on a size that is open."""
+    if not isinstance(size, Open):
+        start, stop, step = cells.indices(size)
+        return None if step < 1 else (start, max(size - stop, 0), step)
+    start, stop, step = cells.start or 0, cells.stop, cells.step or 1
+    return None if start < 0 or step < 1 or (stop is not None and stop >= 0) else (start, -(stop or 0), step)
 
 
 def _slice(part: slice, size: Dim) -> slice:
@@ -190,10 +255,50 @@ def split_evenly(walk: Walk[N], node: N, source: Reference, place: int, count: i
     return split(walk, node, source, place, [size // count] * count, keep)
 
 
+def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequence[int]) -> Read:
+    """The cells at these places of an axis: by one slice, or as parts one after the other."""
+    view = walk.kept(source)
+    size = view.size(place)
+    cells = [] if isinstance(size, Open) else [place_of(each, size) for each in places]
+    steps = {after - before for before, after in pairwise(cells)}
+    if len(steps) == 1 and (step := min(steps)) and (step > 0 or (view.value.is_map and walk.views.has_channels(view, place))):
+        end = cells[-1] + step
+        return cut(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
+    if (shuffled := _shuffled(view, place_of(place, len(view.sizes or ())), cells)) is not None:
+        return shuffled
+    if not 0 < len(cells) <= _MOST_PARTS:
+        return Lacks(f"{node.op} of {len(places)} places")
+    parts = [cut(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
+    views = [part if isinstance(part, View) else walk.views.of(part) for part in parts if isinstance(part, View | Value)]
+    if len(views) < len(cells):
+        return next((part for part in parts if isinstance(part, Lacks)), Lacks())
+    names = walk.views.alike(views)
+    if names is not None and names[place] == "channels":
+        return walk.views.laid(walk.builder.concat(node.name, *(part.value for part in views)), names) or Lacks()
+    found = [array for part in views if (array := walk.as_array(f"{node.name}:array", part)) is not None]
+    if len(found) < len(views):
+        return Lacks(f"{node.op} of values whose batch is moved")
+    if not found[0].value.is_array:
+        return walk.builder.concat(node.name, *(part.value for part in found))
+    return _joined(walk, node, found, found[0].axis_at(place))
+
+
+def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
+    """All cells of an axis, one of each of so many equal groups at a time; None where they have another order."""
+    sizes, count = view.sizes or (), len(cells)
+    each = cells[1] if count > 1 else 0
+    if not 1 < each < count or count % each or [*cells] != [at for first in range(each) for at in range(first, count, each)]:
+        return None
+    apart = view.reshaped([*sizes[:place], count // each, each, *sizes[place + 1 :]])
+    order = [*range(place), place + 1, place, *range(place + 2, len(sizes) + 1)]
+    turned = apart and apart.transposed(order)
+    return turned and turned.reshaped(sizes)
+
+
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
-        return _with_zeros(walk, node, sources, place) or arrays.concat(walk, node, sources, place)
+        return _with_zeros(walk, node, sources, place) or _concat_arrays(walk, node, sources, place)
     views = [view for source in sources if (view := walk.kept(source)).axes is not None]
     cells = [cell for view in views if (cell := view.without([place])) is not None]
     stacked = _stacked(walk, node, cells, place) if len(cells) == len(sources) else None
@@ -201,7 +306,7 @@ def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> 
         return stacked
     found = walk.alike(sources)
     if found is None or found[1][place] != "channels":
-        return arrays.concat(walk, node, sources, place)
+        return _concat_arrays(walk, node, sources, place)
     values, names = found
     return walk.views.laid(walk.builder.concat(node.name, *values), names) or Lacks()
 
@@ -222,10 +327,61 @@ def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int
     return _padded(walk, node, found, {place: (first, last)}, 0.0) if isinstance(found, View) else None
 
 
+def _concat_arrays(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+    """Arrays one after the other along an axis; a stored one before an array of tokens gives it further tokens."""
+    values = [source for source in sources if walk.is_value(source)]
+    views = [walk.array(source) for source in values]
+    if any(view is None for view in views) or not views:
+        return Lacks(f"{node.op} of values whose batch is moved")
+    found = [view for view in views if view is not None]
+    axis = found[0].axis_at(place)
+    if found[0].has_batch(place):
+        return Lacks(f"{node.op} along the batch")
+    if len(values) < len(sources):
+        tokens = None if len(found) > 1 or axis or sources[-1] not in values else _with_tokens(walk, node, found[0], sources[:-1])
+        return tokens or _with_stored(walk, node, found, sources, place) or Lacks(f"{node.op} with a constant")
+    return _joined(walk, node, found, axis)
+
+
+def _with_stored(walk: Walk[N], node: N, views: Sequence[View], sources: Sequence[Reference], place: int) -> View | None:
+    """Stored arrays before and after values, as the zeros of a pad to which they are added."""
+    live = [at for at, source in enumerate(sources) if walk.is_value(source)]
+    stored = [None if at in live else walk.flow.value(source) for at, source in enumerate(sources)]
+    held = [each for each in stored if each is not None]
+    view = _joined(walk, node, views, views[0].axis_at(place))
+    sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
+    fits = len(held) + len(live) == len(sources) and live == [*range(live[0], live[-1] + 1)] and len(sizes) == len(view.axes or ())
+    if not fits or None in shape or sizes[: 1 - walk.views.whole] not in ([], [1]):
+        return None
+    sizes[place] = view.size(place)
+    parts = [*stored[: live[0]], np.zeros(sizes), *stored[live[-1] + 1 :]]
+    numbers = np.concatenate([each for each in parts if each is not None], place)
+    before = sum(each.shape[place] for each in held[: live[0]])
+    after = numbers.shape[place] - before - sizes[place]
+    op = PadAxis(view.axis_at(place), before, after) if view.value.is_array else PadChannels(before, after)
+    wide = walk.builder.add(f"{node.name}:pad", op, view.value)
+    tensor = walk.flow.hold(f"{node.name}:stored", numbers)
+    value = with_stored(walk, node.name, "Add", wide, replace(tensor, shape=numbers.shape[1 - walk.views.whole :]))
+    return walk.views.led_like(view, value) if value is not None else None
+
+
+def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]) -> Read:
+    value = view.value
+    for place, source in enumerate(reversed(stored), 1):
+        tensor = walk.flow.weights(walk.unrepeated(source))
+        sizes = tensor.shape if tensor is not None else ()
+        fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
+        if tensor is None or len(sizes) < 2 or not fits:
+            return Lacks(f"{node.op} with a constant")
+        name = node.name if place == len(stored) else f"{node.name}:{place}"
+        value = walk.builder.add(name, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
+    return walk.views.led_like(view, value)
+
+
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along a new axis, which has this place; of maps their channels, of which it counts the parts."""
     views = [walk.kept(source) for source in sources]
-    return _stacked(walk, node, views, place) or _of_channels(walk, node, views, place) or arrays.stack(walk, node, sources, place)
+    return _stacked(walk, node, views, place) or _of_channels(walk, node, views, place) or _stack_arrays(walk, node, sources, place)
 
 
 def _of_channels(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
@@ -252,27 +408,22 @@ def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View 
     return split and split.transposed(order)
 
 
-def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
-    """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
-    count, channels = walk.views.groups(view, place) if view.axes is not None else None, view.value.channels
-    if count is None or channels is None or count in (1, channels) or count > _MOST_PARTS:
-        return ()
-    gone, size = view.places([place]), channels // count
-    left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))
-    slices = [{AXES[0]: slice(start, start + size)} for start in range(0, channels, size)]
-    return [walk.views.like(left, walk.builder.cut(f"{node.name}:part", view.value, each)) for each in slices]
+def _stack_arrays(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+    """Arrays one after the other along a new axis, which has this place."""
+    wide = [view for source in sources if (view := walk.view(source).with_axes([place])) is not None and view.axes]
+    order = wide[0].batch_first if wide else []
+    turned = [view.transposed(order) for view in wide]
+    found = [array for view in turned if view and (array := walk.as_array(f"{node.name}:array", view)) is not None]
+    if len(found) < len(sources):
+        return Lacks(f"{node.op} along the batch, or of values whose batch is moved")
+    whole = _joined(walk, node, found, found[0].axis_at(order.index(place_of(place, len(order)))))
+    return whole.transposed([order.index(axis) for axis in range(len(order))]) or Lacks()
 
 
-def total(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
-    """The sum over an axis that counts parts of the channels, such as that of a stack."""
-    parts = _parts(walk, node, walk.kept(source), *places) if len(places) == 1 else ()
-    array = None if parts else walk.array(source)
-    if array is not None:
-        return array_products.total(walk, node, array, places, keep)
-    if not parts:
-        return Lacks(f"{node.op} over other axes than one of parts of the channels")
-    found = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
-    return found.with_axes(places) or Lacks() if keep else found
+def _joined(walk: Walk[N], node: N, views: Sequence[View], axis: int) -> View:
+    if len(views) == 1:
+        return views[0]
+    return walk.views.led_like(views[0], walk.builder.add(node.name, Join(axis), *(view.value for view in views)))
 
 
 def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Read:
@@ -284,7 +435,7 @@ def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, i
     names = walk.views.names(view)
     if names is None:
         array = walk.as_array(f"{node.name}:array", view)
-        return Lacks() if array is None else arrays.pad(walk, node, array, pairs, fill)
+        return Lacks() if array is None else _pad_array(walk, node, array, pairs, fill)
     pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
     channels, rows, columns = (pads.get(axis, (0, 0)) for axis in AXES)
     if "batch" in pads:
@@ -297,6 +448,20 @@ def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, i
     if any(channels):
         value = walk.builder.add(node.name, PadChannels(*channels), value)
     return walk.views.laid(value, names) or Lacks()
+
+
+def _pad_array(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
+    """Cells of a number before and after those of axes; negative amounts cut some off."""
+    rank, links = len(view.axes or ()), list[Op]()
+    for place, (before, after) in sorted((place_of(place, rank), pair) for place, pair in pairs.items() if any(pair)):
+        axis = view.axis_at(place)
+        if view.has_batch(place):
+            return Lacks(f"{node.op} of the batch")
+        if min(before, after) < 0:
+            links.append(CropAxis(axis, max(-before, 0), max(-after, 0)))
+        if max(before, after) > 0:
+            links.append(PadAxis(axis, max(before, 0), max(after, 0), fill))
+    return walk.views.led_like(view, walk.builder.chain(node.name, view.value, links))
 
 
 def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode) -> Read:
@@ -319,6 +484,40 @@ def turned_round(walk: Walk[N], node: N, source: Reference, places: Collection[i
     return cut(walk, node, source, dict.fromkeys(places, slice(None, None, -1))) if places else walk.view(source)
 
 
+def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -> Read:
+    """The cells of axes moved on, those at the end to the start."""
+    view = walk.array(source)
+    if view is None or view.axes is None or view.sizes is None:
+        return Lacks()
+    value = view.value
+    for place, shift in sorted((place_of(place, len(view.axes)), shift) for place, shift in shifts.items()):
+        axis, size = view.axis_at(place), view.sizes[place]
+        if view.has_batch(place):
+            return Lacks(f"{node.op} of the batch")
+        if isinstance(size, Open):
+            return Lacks(f"{node.op} of an axis of open size")
+        if not shift % size:
+            continue
+        last = walk.builder.add(f"{node.name}:last", CropAxis(axis, size - shift % size, 0), value)
+        first = walk.builder.add(f"{node.name}:first", CropAxis(axis, 0, shift % size), value)
+        value = walk.builder.add(node.name, Join(axis), last, first)
+    return walk.views.led_like(view, value)
+
+
+def each_image(walk: Walk[N], node: N, source: Reference, times: int) -> Read:
+    """Each image so many times, one copy after the other: a map of one cell has so many rows."""
+    array = walk.array(source)
+    sizes, shape = (array.sizes, array.value.shape) if array is not None else (None, None)
+    if sizes is None or shape is None or None in shape or array is None or not array.value.is_array or len(shape) != len(sizes) - 1:
+        return Lacks(f"{node.op} of images that are no arrays of known size")
+    stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
+    pattern = f"{' '.join(stated.values())} -> ({' '.join(stated)}) () ()"
+    cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
+    rows = walk.views.of(walk.builder.add(node.name, Upsample(times, 1), cell))
+    turned = rows.transposed((0, 2, 3, 1) if walk.views.builder.order == "CHW" else (0, 1, 2, 3))
+    return (turned and turned.reshaped([sizes[0] * times, *sizes[1:]])) or Lacks()
+
+
 def cells_as_channels(walk: Walk[N], source: Reference, block: int, channels_first: bool, outer: bool = False) -> Read:
     """The cells of each block of a map as channels, block rows first, before the channels that were there or, if these are `outer`,
     behind.
@@ -339,112 +538,3 @@ def cells_as_channels(walk: Walk[N], source: Reference, block: int, channels_fir
     ends: list[Dim] = [rows // block, columns // block]
     whole = channels * block**2
     return (turned and turned.reshaped([images, whole, *ends] if channels_first else [images, *ends, whole])) or Lacks()
-
-
-def reduce(walk: Walk[N], node: N, source: Source, function: Function, places: Collection[int], keep: bool) -> Read:
-    """The mean, the largest value or the norm over axes of a map, which stay with one cell if `keep`."""
-    view = walk.kept(source)
-    names = walk.views.names(view)
-    if names is None or not view.value.is_map:
-        own = walk.view(source)
-        order = arrays.batch_first(own)
-        turned = own.transposed(order)
-        name, tap = (own.value.node, None) if isinstance(source, View) else (source[0], walk.tap(source))
-        array = None if turned is None else walk.as_array(name, turned, tap if order[0] == 0 else None)
-        gone = {place_of(place, len(order)) for place in places}
-        inner = [order.index(place) for place in gone]
-        found = Lacks() if array is None else array_products.reduce(walk, node, array, function, inner, keep)
-        left = [place for place in order if keep or place not in gone]
-        return found.transposed([left.index(place) for place in sorted(left)]) or Lacks() if isinstance(found, View) else found
-    gone = {place_of(place, len(names)) for place in places}
-    axes = {names[place] for place in gone}
-    if "batch" in axes:
-        return Lacks(f"{node.op} over the batch")
-    cells_only = axes == {"rows", "columns"}
-    value = walk.builder.reduce(node.name, view.value, function, [axis for axis in AXES if axis in axes], keep or not cells_only)
-    if cells_only and not keep:
-        return walk.views.laid(value, tuple(name for name in names if name not in axes)) or Lacks()
-    whole = walk.views.laid(value, names)
-    return (whole if keep or whole is None else whole.without(gone)) or Lacks()
-
-
-def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
-    """A softmax over the channels, or over two parts of them, which is a sigmoid of what they differ by."""
-    view = walk.kept(source)
-    parts = _parts(walk, node, view, place)
-    if len(parts) == 2:
-        apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
-        both = apart, walk.builder.affine(f"{node.name}:opposite", apart, (-1.0,), (0.0,))
-        shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
-        return walk.views.like(view, walk.builder.concat(node.name, *shares))
-    if parts or not walk.views.has_channels(view, place):
-        return array_products.softmax(walk, node, source, [place])
-    return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
-
-
-def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Read:
-    """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has none of these."""
-    view = walk.kept(source)
-    if view.value.is_array and len(view.axes or ()) == 4:
-        view = walk.views.of(walk.value(source))
-    names = walk.views.names(view)
-    if names is None or view.sizes is None or not view.value.is_map:
-        return Lacks()
-    old = dict(zip(names, view.sizes, strict=True))
-    wanted = {names[place]: size for place, size in sizes.items() if size != view.sizes[place]}
-    by = {names[place]: scale for place, scale in scales.items() if scale != 1}
-    if other := {*wanted, *by} - {"rows", "columns"}:
-        return Lacks(f"{node.op} of {'channels' if 'channels' in other else 'the batch'}")
-    if not wanted and not by:
-        return view
-    rows, columns = (_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:])
-    if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
-        found = walk.builder.add(node.name, Upsample(int(rows.scale or 1), int(columns.scale or 1)), view.value)
-    elif rows.scale and columns.scale:
-        found = walk.builder.add(node.name, replace(op, scale=(rows.scale, columns.scale)), view.value)
-    elif rows.size and columns.size:
-        found = walk.builder.add(node.name, replace(op, size=(rows.size, columns.size)), view.value)
-    else:
-        given = tuple(wanted.get(axis, old[axis]) for axis in AXES[1:])
-        like = next((each.value for each in walk.found.values() if each.value.is_map and _cells(walk, each.value) == given), None)
-        if like is None:
-            return Lacks(f"{node.op} to a size that depends on the input's")
-        if op.mode == "nearest":
-            return Lacks(f"{node.op} (nearest) to the size of another value, which float32 may round otherwise")
-        found = walk.builder.add(node.name, ResizeLike(op.mode, op.coordinates, op.a, op.inside), view.value, like)
-    return walk.views.laid(found, names) or Lacks()
-
-
-def _cells(walk: Walk[N], value: Value) -> tuple[Dim, ...]:
-    """The rows and columns of a map."""
-    sizes = dict(zip(walk.views.layout(), walk.views.of(value).sizes or (), strict=False))
-    return tuple(sizes.get(axis, 0) for axis in AXES[1:])
-
-
-class _Target(NamedTuple):
-    """What an axis becomes: by a scale, at a size, or both where they say the same."""
-
-    scale: float | None
-    size: int | None
-
-
-def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
-    if wanted is None:
-        new = None if isinstance(old, Open) else math.floor(old * scale)
-        # A scale that is no float32 is one in no ONNX file; at a known size it may say the same as that.
-        same = not isinstance(old, Open) and new is not None and abs(new / old - scale) < scale * _SAME_SCALE
-        return _Target(scale if not same or float(np.float32(scale)) == scale else None, new if same else None)
-    times = ratio(wanted, old)
-    return _Target(None if times is None else float(times), None if isinstance(wanted, Open) else wanted)
-
-
-def _repeats(op: Resize, scales: tuple[float | None, float | None]) -> bool:
-    """Whether the nearest cells are every cell equally often. A half is never reached, because a half pixel of a whole factor is
-    none.
-    """
-    if any(not scale or scale != int(scale) for scale in scales):
-        return False
-    if op.coordinates == "half_pixel":
-        return op.rounding.startswith("round")
-    down = op.rounding == "floor" or (op.rounding == "round_prefer_floor" and max(scale or 1 for scale in scales) <= 2)
-    return op.coordinates == "asymmetric" and down

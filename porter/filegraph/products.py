@@ -1,41 +1,29 @@
-"""Products of a value and a stored kernel, as dense layers. See porter.filegraph.arithmetic."""
+"""Products of a value and a stored kernel, as dense layers, and of two values: of their last axes, or by an equation such as
+`abc,cd->abd`, as Keras, TensorFlow and others write the layers of an attention.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from porter.filegraph import arrays
-from porter.filegraph.arithmetic import is_vector
-from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.arithmetic import combine, is_vector, with_array, with_stored
+from porter.filegraph.dataflow import N, Reference, Tensor
+from porter.filegraph.dims import Dim, product
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Walk
-
-
-def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]) -> Read:
-    """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along its diagonals.
-
-    Args:
-        kernel: 1×1×numbers; the value is N×1×channels.
-        pads: how many zeros stand before the first channel, and after the last one.
-    """
-    view, numbers = walk.view(source), walk.flow.value(kernel)
-    along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
-    if numbers is None or numbers.shape[:2] != (1, 1) or not along:
-        return Lacks(f"{node.op} over other axes than the channels")
-    channels, (first, last) = view.value.channels or 0, pads
-    units = channels + first + last - numbers.size + 1
-    if min(first, last, units - 1) < 0:
-        return Lacks()
-    if not walk.flow.affords(8 * units * (channels + first + last)):
-        return Lacks(f"{node.op} over {channels} channels")
-    padded = np.zeros((units, channels + first + last))
-    for place, row in enumerate(padded):
-        row[place : place + numbers.size] = numbers.ravel()
-    held = walk.flow.hold(node.name, padded[:, first : first + channels])
-    return walk.views.like(view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(held.name, "OI")}))
+from porter.graph import (
+    Add,
+    Conv,
+    MatMul,
+    Softmax,
+)
+from porter.padding import Convention, Window
 
 
 @dataclass(frozen=True)
@@ -81,7 +69,262 @@ def dense(walk: Walk[N], node: N, source: Reference, product: Product) -> Read:
             return Lacks(f"{node.op} with a bias for each image")
         if each_row or (value.is_array and numbers.size > 1):
             held = walk.flow.hold(f"{node.name}:bias", numbers * factors[1])
-            added = arrays.with_stored(walk, node.name, "Add", value, held)
+            added = with_stored(walk, node.name, "Add", value, held)
             return walk.views.like(view, added) if added is not None else Lacks()
         value = walk.builder.affine(f"{node.name}:bias", value, (1.0,), (numbers.ravel() * factors[1]).tolist())
     return walk.views.like(view, value)
+
+
+def along_channels(walk: Walk[N], node: N, source: Reference, kernel: Reference, pads: Sequence[int]) -> Read:
+    """A 1-D convolution along the channels by one kernel, as of ECA: a dense layer that has the kernel along its diagonals.
+
+    Args:
+        kernel: 1×1×numbers; the value is N×1×channels.
+        pads: how many zeros stand before the first channel, and after the last one.
+    """
+    view, numbers = walk.view(source), walk.flow.value(kernel)
+    along = view.sizes is not None and view.sizes[1:-1] == (1,) and walk.views.has_channels(view, -1)
+    if numbers is None or numbers.shape[:2] != (1, 1) or not along:
+        return Lacks(f"{node.op} over other axes than the channels")
+    channels, (first, last) = view.value.channels or 0, pads
+    units = channels + first + last - numbers.size + 1
+    if min(first, last, units - 1) < 0:
+        return Lacks()
+    if not walk.flow.affords(8 * units * (channels + first + last)):
+        return Lacks(f"{node.op} over {channels} channels")
+    padded = np.zeros((units, channels + first + last))
+    for place, row in enumerate(padded):
+        row[place : place + numbers.size] = numbers.ravel()
+    held = walk.flow.hold(node.name, padded[:, first : first + channels])
+    return walk.views.like(view, walk.builder.dense(node.name, view.value, units, {"kernel": Stored(held.name, "OI")}))
+
+
+def matmul(walk: Walk[N], node: N, sources: Sequence[Reference], turned: Sequence[bool] = (False, False)) -> Read:
+    """The product of two values over their last two axes, or over these axes `turned`."""
+    views = []
+    for source, turns, is_held in zip(sources, turned, (False, True), strict=True):
+        view = walk.view(source)
+        if not turns and not (is_held and _turned(walk, view) is not None):
+            walk.array(source)
+        views.append(_with_last_turned(view) if turns else view)
+    found = [view for view in views if view is not None]
+    return _of_matrices(walk, node, found) if len(found) == len(views) else Lacks(f"{node.op} of values of fewer than two axes")
+
+
+def _of_matrices(walk: Walk[N], node: N, views: Sequence[View]) -> Read:
+    """As `matmul`, of views."""
+    rank, held = len(views[1].axes or ()), _turned(walk, views[1])
+    first, second = walk.as_array(f"{node.name}:first", views[0]), held or walk.as_array(f"{node.name}:second", views[1])
+    if first is None or second is None or len(first.axes or ()) != rank or rank < 3:
+        return Lacks(f"{node.op} of values of different axes")
+    value = walk.builder.add(node.name, MatMul(held is not None), first.value, second.value)
+    return walk.views.led(value, len(value.shape or ()) - rank + 1)
+
+
+def _turned(walk: Walk[N], view: View) -> View | None:
+    """An array that a file turns for a product, before that: what is turned in the file, is not turned again."""
+    turned = _with_last_turned(view)
+    return walk.settled_array(turned) if turned is not None else None
+
+
+def _with_last_turned(view: View) -> View | None:
+    rank = len(view.axes or ())
+    return view.transposed([*range(rank - 2), rank - 1, rank - 2]) if rank > 2 else None
+
+
+def attention(walk: Walk[N], node: N, heads: Sequence[View | None], mask: Reference | None, scale: float | None) -> Read:
+    """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays; the usual scale is one over the
+    root of q's channels.
+    """
+    query, key, value = heads
+    if query is None or key is None or value is None or not query.value.channels:
+        return Lacks(f"{node.op} of values of different axes")
+    factor = scale if scale is not None else 1 / math.sqrt(query.value.channels)
+    scaled = walk.builder.affine(f"{node.name}:scale", query.value, (factor,), (0.0,))
+    scores = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled, key.value)
+    if mask is not None and walk.flow.is_value(mask):
+        added = walk.array(mask)
+        if added is None:
+            return Lacks(f"{node.op} with a mask of other axes")
+        scores = walk.builder.add(f"{node.name}:mask", Add(), scores, added.value)
+    elif mask is not None:
+        masked = with_array(walk, f"{node.name}:mask", "Add", scores, mask)
+        if masked is None:
+            return Lacks(f"{node.op} with a mask of other axes")
+        scores = masked
+    shares = walk.builder.add(f"{node.name}:shares", Softmax(), scores)
+    return walk.views.led_like(query, walk.builder.add(node.name, MatMul(), shares, value.value))
+
+
+class Equation(NamedTuple):
+    """The axes of two operands and of the result, a letter for each."""
+
+    first: str
+    second: str
+    result: str
+
+
+class Kernel(NamedTuple):
+    """A stored operand, and what is added to the result, with the axes that only the operand has."""
+
+    name: str
+    shape: tuple[int, ...]
+    bias: str | None = None
+
+
+def read_equation(text: str, rank: int) -> Equation | None:
+    """None for other than two operands, and where an operand has a letter twice, or axes without one.
+
+    Args:
+        rank: of the first operand. Its axes without a letter, written as an ellipsis, get one.
+    """
+    first, rest = text.replace(" ", "").partition(",")[::2]
+    unnamed = "".join(each for each in "ABCDEFGHIJ" if each not in text)[: max(rank - len(first) + 3, 0)]
+    inputs, _, result = f"{first},{rest}".replace("...", unnamed).partition("->")
+    sides = (*inputs.split(","), result)
+    return Equation(*sides) if len(sides) == 3 and all(each.isalpha() and len({*each}) == len(each) for each in sides) else None
+
+
+def einsum(walk: Walk[N], node: N, text: str, sources: Sequence[Reference]) -> Read:
+    """The product of two values, or of a value and a stored kernel."""
+    equation = read_equation(text, len(walk.sizes(sources[0]) or ()))
+    if equation is None or len(sources) != 2:
+        return _unsaid(node, text)
+    if all(map(walk.is_value, sources)):
+        return _of_values(walk, node, equation, sources) or _unsaid(node, text)
+    if not walk.is_value(sources[0]):
+        equation, sources = Equation(equation.second, equation.first, equation.result), sources[::-1]
+    tensor, (x, held, result) = walk.flow.weights(sources[1]), equation
+    if result == x and held == "".join(axis for axis in x[1:] if axis in held):
+        return _scaled(walk, node, equation, sources, tensor)
+    kernel = Kernel(tensor.name, tensor.shape) if tensor is not None else None
+    view = walk.kept(sources[0])
+    found = kernel and (with_kernel(walk, node.name, view, equation, kernel) or _by_groups(walk, node.name, view, equation, kernel))
+    return found or _unsaid(node, text)
+
+
+def with_matrices(walk: Walk[N], node: N, source: Reference, matrices: Tensor) -> Read:
+    """A value times stored matrices, of which each has a place of its own in the value's axes before the last two."""
+    rank, shape = len(walk.sizes(source) or ()), matrices.shape
+    while shape[0] == 1:
+        shape = shape[1:]
+    places = "abcdefgh"[: max(rank - 2, 0)]
+    held = places[len(places) - len(shape) + 2 :] if len(shape) - 2 <= len(places) else ""
+    equation = Equation(f"{places}mk", f"{held}kn", f"{places}mn")
+    kernel, view = Kernel(matrices.name, shape), walk.kept(source)
+    fits = len(shape) == len(held) + 2 > 2
+    found = _by_groups(walk, node.name, view, equation, kernel) if fits else None
+    return found or Lacks(f"{node.op} with matrices of other axes")
+
+
+def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Read:
+    """A stored matrix, which may be repeated for each image, times the matrices of a value, as learned queries meet its tokens."""
+    matrix, rank = walk.flow.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
+    if matrix is None or rank < 3:
+        return Lacks(f"{node.op} of a constant and a value")
+    shape, places = matrix.shape, "abcdefgh"[: rank - 2]
+    while len(shape) > 2 and shape[0] == 1:
+        shape = shape[1:]
+    equation, kernel = Equation(f"{places}km", "nk", f"{places}nm"), Kernel(matrix.name, shape)
+    found = with_kernel(walk, node.name, walk.kept(source), equation, kernel)
+    return found or Lacks(f"{node.op} of a constant of other axes and a value")
+
+
+def _scaled(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference], tensor: Tensor | None) -> Read:
+    """A value times a stored array that has some of its axes."""
+    x, held, _ = equation
+    if x.endswith(held):
+        return combine(walk, node, "Mul", sources)
+    array = walk.array(sources[0])
+    if array is None or tensor is None:
+        return Lacks(f"{node.op} by an array that is computed")
+    known = dict(zip(held, tensor.shape, strict=True))
+    stored = Tensor(tensor.name, tuple(known.get(axis, 1) for axis in x[1:]))
+    value = with_stored(walk, node.name, "Mul", array.value, stored)
+    return walk.views.led_like(array, value) if value is not None else Lacks()
+
+
+def with_kernel(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
+    """A dense layer over axes of a value, whose features and whose units may be several axes; None where it is another product."""
+    x, held, result = equation
+    summed, units = [axis for axis in held if axis in x], [axis for axis in held if axis not in x]
+    kept = [axis for axis in x if axis not in held]
+    if not (summed and kept) or sorted(result) != sorted(kept + units) or len(kernel.shape) != len(held):
+        return None
+    stored = dict(zip(held, kernel.shape, strict=True))
+    sizes = {**_sizes(x, view), **stored}
+    flat = _joined(view, x, [*([axis] for axis in kept), summed], sizes)
+    if flat is not None and not walk.views.has_channels(flat, -1):
+        flat = walk.as_array(f"{name}:taken", flat)
+    if flat is None or not walk.views.has_channels(flat, -1):
+        return None
+    tensors = {"kernel": Stored(kernel.name, "".join("I" if axis in x else "O" for axis in held))}
+    if kernel.bias is not None:
+        tensors["bias"] = Stored(kernel.bias, "O" * len(units))
+    value = walk.builder.dense(name, flat.value, math.prod(stored[axis] for axis in units), tensors)
+    return _apart(walk.views.like(flat, value), [*([axis] for axis in kept), units], result, sizes)
+
+
+def _by_groups(walk: Walk[N], name: str, view: View, equation: Equation, kernel: Kernel) -> View | None:
+    """A kernel for each place of some axes, which stay: a convolution of single cells, where these places are the groups."""
+    x, held, result = equation
+    summed, units = [axis for axis in held if axis not in result], [axis for axis in held if axis not in x]
+    groups, kept = [axis for axis in held if axis in x and axis in result], [axis for axis in x if axis not in held]
+    letters = "".join("I" if axis in summed else "O" for axis in held)
+    ordered = [axis for axis in held if axis not in summed] == groups + units and {*summed} <= {*x}
+    if not ordered or not (summed and groups and kept) or sorted(result) != sorted(kept + groups + units):
+        return None
+    stored = dict(zip(held, kernel.shape, strict=True))
+    sizes = {**_sizes(x, view), **stored}
+    flat = _joined(view, x, [*([axis] for axis in kept), groups + summed], sizes)
+    array = flat and walk.as_array(f"{name}:taken", flat)
+    cells = array and walk.as_cells(f"{name}:cells", array)
+    if not cells:
+        return None
+    count = math.prod(stored[axis] for axis in groups)
+    op = Conv(count * math.prod(stored[axis] for axis in units), Window((1, 1)), Convention(), groups=count)
+    value = walk.builder.conv(name, cells.value, op, {"kernel": Stored(kernel.name, letters)})
+    return _apart(walk.views.like(cells, value), [*([axis] for axis in kept), groups + units], result, sizes)
+
+
+def _of_values(walk: Walk[N], node: N, equation: Equation, sources: Sequence[Reference]) -> View | None:
+    x, y, result = equation
+    views = [walk.kept(source) for source in sources]
+    shared, summed = [axis for axis in x if axis in y and axis in result], [axis for axis in x if axis in y and axis not in result]
+    left, right = ([axis for axis in one if axis not in other] for one, other in ((x, y), (y, x)))
+    if sorted(result) != sorted(shared + left + right) or not (shared and summed):
+        return None
+    sizes = _sizes(x, views[0]) | _sizes(y, views[1])
+    of_batch = {letter for letter, axis in zip(x, views[0].axes or (), strict=False) if any(piece.axis == "N" for piece in axis)}
+    shared.sort(key=lambda axis: axis not in of_batch)
+    first = _joined(views[0], x, [*([axis] for axis in shared), left, summed], sizes)
+    second = _joined(views[1], y, [*([axis] for axis in shared), summed, right], sizes)
+    if first is None or second is None:
+        return None
+    found = _of_matrices(walk, node, (first, second))
+    return _apart(found, [*([axis] for axis in shared), left, right], result, sizes) if isinstance(found, View) else None
+
+
+def _sizes(letters: str, view: View) -> dict[str, Dim]:
+    sizes = view.sizes or ()
+    return dict(zip(letters, sizes, strict=True)) if len(letters) == len(sizes) else {}
+
+
+def _joined(view: View, letters: str, wanted: Sequence[Sequence[str]], sizes: Mapping[str, Dim]) -> View | None:
+    """The tensor with these axes, of which each is several of its own, outermost first."""
+    if view.axes is None or len(view.axes) != len(letters):
+        return None
+    turned = view.transposed([letters.index(axis) for axes in wanted for axis in axes])
+    return turned and turned.reshaped([product(sizes[axis] for axis in axes) for axes in wanted])
+
+
+def _apart(view: View, letters: Sequence[Sequence[str]], result: str, sizes: Mapping[str, Dim]) -> View | None:
+    """The tensor, whose axes are joined ones of these letters, with each of them apart, in the order of the result."""
+    own = zip(letters, view.sizes or (), strict=True)  # an open size has another number in each value
+    split = view.reshaped([size for axes, whole in own for size in ([whole] if len(axes) == 1 else [sizes[axis] for axis in axes])])
+    order = [axis for axes in letters for axis in axes]
+    return split and split.transposed([order.index(axis) for axis in result])
+
+
+def _unsaid(node: N, text: str) -> Lacks:
+    return Lacks(f"{node.op} by '{text:.40}'")

@@ -10,6 +10,7 @@ import numpy as np
 from porter.filegraph import moves
 from porter.filegraph.dataflow import MOST_OF_SIZES, N
 from porter.filegraph.dims import Dim, Numbers, known, ratio
+from porter.filegraph.resampling import resize
 from porter.filegraph.walk import Lacks, NoOp, Read, Walk
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
@@ -135,7 +136,7 @@ def read_resize(walk: Walk[N], node: N, how: Callable[[Sequence[int]], Resize | 
     if wanted is None or sizes is None or len(sizes) != 4 or len(wanted) != 2:
         return Lacks()
     op = how([ratio(new, old) or 0 for new, old in zip(wanted, sizes[1:3], strict=True)])
-    return Lacks(op) if isinstance(op, str) else moves.resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
+    return Lacks(op) if isinstance(op, str) else resize(walk, node, node.inputs[0], op, {}, {1: wanted[0], 2: wanted[1]})
 
 
 def numbers_from(start: Numbers, limit: Numbers, step: Numbers) -> Numbers:

@@ -7,15 +7,17 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from keyword import iskeyword
 
-from porter.base.errors import GraphError, MappingError
+from porter.base.errors import GraphError, MappingError, MissingFramework
 from porter.filegraph.file_graph import FileGraph, Foreign, with_momentum
 from porter.filegraph.names import Names
 from porter.graph import INPUT, Graph, Identity, Node, Op, Sigmoid, Softmax, shapes
-from porter.graph.bounds import expect_bounded
+from porter.graph.bounds import MOST_IN_ALL, expect_bounded, numbers
 from porter.graph.walks import downstream
 
 LONGEST_PATH = 160
 _MOST_ENDS = 16
+_GROWTH = 4096
+"""So many numbers for each of the input's are assumed of a graph that porter cannot read whole: four times a network's most."""
 _QUANTISED = re.compile("quant|qlinear|integer$", re.IGNORECASE)
 """Kinds of nodes that compute in whole numbers, or go there and back."""
 
@@ -148,3 +150,23 @@ def path_word(name: str) -> str:
     """A layer's name as one part of a path, which is also a valid name in generated code."""
     word = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
     return f"layer_{word}" if word[0].isdigit() or iskeyword(word) else word
+
+
+def expect_batch(file: FileGraph, images: int, size: tuple[int, int]) -> None:
+    """Refuses to fill a batch that takes more memory than any network's: a file may state any number of images.
+
+    Args:
+        images: that the file takes at once.
+        size: of the images, rows and columns.
+
+    Raises:
+        MissingFramework: their values have too many numbers together, so that the file's graph cannot be run.
+    """
+    try:
+        graph = to_graph(replace(file.to_logits, size=size), keep_activation=True).graph
+        each = sum(map(numbers, shapes(graph, size).values()))
+    except MappingError:
+        each = _GROWTH * file.channels * size[0] * size[1]
+    if images * each > MOST_IN_ALL:
+        message = f"the file takes {images} images at once, whose values have {images * each} numbers, more than {MOST_IN_ALL}"
+        raise MissingFramework(message, next="export it for fewer images, or for any number")

@@ -17,9 +17,8 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dataflow import Dataflow, N, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import Names, View
 from porter.filegraph.patterns import ROLES, layers_by_kind
-from porter.filegraph.views import Views
+from porter.filegraph.views import Names, View, Views
 from porter.graph import GroupNorm, LayerNorm, Op, Rearrange, RmsNorm
 from porter.graph.ops import Order
 from porter.padding import Size
@@ -259,6 +258,22 @@ class Walk(Generic[N]):
             return None
         lead = len(shape) - len(axes) + 1
         return view if lead == self.views.has_more(axes[0]) and self.views.led(view.value, lead) == view else None
+
+    def as_cells(self, name: str, view: View) -> View | None:
+        """An array as a map that has its channels, and its other axes as rows."""
+        sizes = view.sizes
+        if sizes is None or view.axes is None or not self.views.has_channels(view, -1) or not view.value.is_array:
+            return None
+        letters = "abcdefgh"[: len(view.value.shape or ())]
+        stated = [*(view.value.shape or ())]
+        if None in stated[1:-1]:
+            return None
+        before = " ".join([letters[0], *letters[1:]])
+        pattern = f"{before} -> {letters[-1]} ({' '.join(letters[:-1])}) ()"
+        cells = self.builder.add(name, Rearrange(pattern, True), view.value)
+        order = (0, 2, 3, 1) if self.views.builder.order == "CHW" else (0, 1, 2, 3)
+        whole = self.views.of(cells).transposed([axis - 1 for axis in order[1:]] if self.views.whole else order)
+        return whole and whole.reshaped(sizes)
 
     def kept(self, source: Source) -> View:
         """A value as the tensor holds it where porter has no op for that, such as a list of cells; otherwise as `plain`."""

@@ -22,6 +22,7 @@ from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
+from porter.filegraph.reductions import softmax
 from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, apply, unary
 from porter.formats.caffe.blobs import read_blobs
 from porter.formats.caffe.net import IMAGE, Layer, Net, read_net
@@ -394,5 +395,5 @@ READERS: Mapping[str, Reader[Layer]] = {
     "AbsVal": always(ops.Abs()),
     "Exp": _exponential,
     "Log": _logarithm,
-    "Softmax": lambda walk, layer: moves.softmax(walk, layer, layer.inputs[0], layer.parameters.count("axis", 1)),
+    "Softmax": lambda walk, layer: softmax(walk, layer, layer.inputs[0], layer.parameters.count("axis", 1)),
 }

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.filegraph import array_products
-from porter.filegraph.moves import softmax
-from porter.filegraph.reductions import log_softmax
+from porter.filegraph.reductions import log_softmax, softmax, softmax_of_cells
 from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, number
 from porter.graph import Op, ops
@@ -90,7 +88,7 @@ def activated(layer: Layer) -> Read:
     if layer.op == "softmax":
         axis = layer.arguments.get("axis", -1)
         if isinstance(axis, list) and len(axis) > 1:
-            return array_products.softmax(layer.walk, layer, layer.source, axis)
+            return softmax_of_cells(layer.walk, layer, layer.source, axis)
         (place,) = axis if isinstance(axis, list) else [axis]
         return softmax(layer.walk, layer, layer.source, place)
     return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from porter.base.dtypes import Array
-from porter.filegraph import array_products
 from porter.filegraph.arithmetic import combine
-from porter.filegraph.einsum import Equation, Kernel, einsum, read_equation, with_kernel
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import View
-from porter.filegraph.moves import reduce, total
+from porter.filegraph.products import Equation, Kernel, attention, einsum, read_equation, with_kernel
+from porter.filegraph.reductions import reduce, total
+from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.formats.keras.layer import Layer, Taken
 from porter.graph import Divide, LayerNorm, Multiply, RmsNorm
@@ -99,7 +98,7 @@ def read_attention(layer: Layer) -> Read:
         _attending(layer, part, _part(layer, part, view, Equation(f"{places}c", "chd", f"{places}hd")), by_head, len(over))
         for part, view in (("query", query), ("key", key), ("value", value))
     ]
-    mixed = array_products.attention(layer.walk, replace(layer, name=f"{layer.name}:mixed"), heads, None, None)
+    mixed = attention(layer.walk, replace(layer, name=f"{layer.name}:mixed"), heads, None, None)
     if not isinstance(mixed, View) or mixed.sizes is None or query.sizes is None:
         raise NoOp(f"{layer.op} of axes that porter does not follow")
     cells = [query.sizes[place] for place in over] if len(over) > 1 else [-1]  # of an open size each value has its own number
@@ -120,7 +119,7 @@ def read_plain_attention(layer: Layer) -> Read:
     if layer.arguments.get("score_mode", "dot") != "dot" or not 1 < len(layer.inputs) < 4:
         raise NoOp(f"{layer.op} by sums, or of {len(layer.inputs)} values")
     query, value, key = (layer.walk.array(source) for source in (*layer.inputs, layer.inputs[-1])[:3])
-    return array_products.attention(layer.walk, layer, (query, key, value), None, 1.0)
+    return attention(layer.walk, layer, (query, key, value), None, 1.0)
 
 
 def read_dot(layer: Layer) -> Read:

@@ -8,12 +8,11 @@ from typing import Any
 
 from porter.base.dtypes import Array
 from porter.filegraph import walk
-from porter.filegraph.arrays import as_cells
 from porter.filegraph.builder import LARGEST_FLOAT32, Builder, Value
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import View
 from porter.filegraph.moves import reshape
+from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.graph import Op
 
@@ -80,7 +79,7 @@ class Layer:
     def on_map(self, op: Op, **tensors: Stored) -> View:
         """As `each`, of an op that takes no arrays: their cells are put on a map."""
         view = self.walk.by_cell(self.source)
-        return self._of(as_cells(self.walk, f"{self.name}:cells", view) or view, op, tensors)
+        return self._of(self.walk.as_cells(f"{self.name}:cells", view) or view, op, tensors)
 
     def _of(self, view: View, op: Op, tensors: Mapping[str, Stored]) -> View:
         return self.walk.views.like(view, self.build.add(self.name, op, view.value, tensors=tensors))

@@ -6,15 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from porter.filegraph import array_products, arrays, moves
+from porter.filegraph import moves
 from porter.filegraph.arithmetic import LOG_SIGMOID, clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import known
-from porter.filegraph.einsum import by_matrix, einsum
-from porter.filegraph.gathering import gather
-from porter.filegraph.moves import concat, pad, reduce, squeeze, take, transpose, turned_round, unsqueeze
-from porter.filegraph.products import Product, dense
-from porter.filegraph.reductions import glu, over_norm, variance
+from porter.filegraph.moves import concat, gather, pad, squeeze, take, transpose, turned_round, unsqueeze
+from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
+from porter.filegraph.reductions import glu, over_norm, reduce, total, variance
 from porter.filegraph.walk import Lacks, NoOp, Read, apply
 from porter.formats.keras.activations import ACTIVATIONS, activated
 from porter.formats.keras.layer import Layer, Taken, count, number
@@ -70,7 +68,7 @@ def _source(layer: Layer, operand: Any) -> Reference:
 def _reduced(layer: Layer) -> Read:
     places, keep = _places(layer, layer.arguments.get("axis")), bool(layer.arguments.get("keepdims"))
     if layer.op == "sum":
-        return moves.total(layer.walk, layer, layer.source, places, keep)
+        return total(layer.walk, layer, layer.source, places, keep)
     if layer.op == "norm" and layer.arguments.get("ord") not in (None, 2):
         raise NoOp(f"norm of order {layer.arguments['ord']!r:.20}")
     return reduce(layer.walk, layer, layer.source, _FUNCTIONS[layer.op], places, keep)
@@ -131,7 +129,7 @@ def _repeat(layer: Layer) -> Read:
 def _roll(layer: Layer) -> Read:
     shift, places = layer.arguments["shift"], _places(layer, layer.arguments.get("axis"))
     shifts: Sequence[int] = shift if isinstance(shift, list | tuple) else [shift] * len(places)
-    return arrays.roll(layer.walk, layer, layer.source, dict(zip(places, shifts, strict=True)))
+    return moves.roll(layer.walk, layer, layer.source, dict(zip(places, shifts, strict=True)))
 
 
 def _einsum(layer: Layer) -> Read:
@@ -239,7 +237,7 @@ def _matmul(layer: Layer) -> Read:
         return dense(layer.walk, layer, sources[0], Product(sources[1], "IO"))
     if values == [False, True]:
         return by_matrix(layer.walk, layer, *sources)
-    return array_products.matmul(layer.walk, layer, sources)
+    return matmul(layer.walk, layer, sources)
 
 
 def _clip(layer: Layer) -> Read:

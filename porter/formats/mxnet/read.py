@@ -18,7 +18,7 @@ from porter.filegraph.file_graph import FileGraph, Stored
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.layers import both_sides, part, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.reductions import log_softmax
+from porter.filegraph.reductions import log_softmax, reduce, softmax
 from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, apply, of_map, unary
 from porter.formats.damage import OF_JSON, refusing_damage
 from porter.formats.limits import most_bytes
@@ -240,7 +240,7 @@ def _reduce(walk: Walk[Node], node: Node) -> Read:
     axes = node.stated.counts("axis")
     if not axes or node.stated.flag("exclude"):
         return Lacks(f"{node.op} over other axes than stated ones")
-    return moves.reduce(walk, node, node.inputs[0], "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims"))
+    return reduce(walk, node, node.inputs[0], "mean" if node.op == "mean" else "max", axes, node.stated.flag("keepdims"))
 
 
 def _pad(walk: Walk[Node], node: Node) -> Read:
@@ -262,7 +262,7 @@ def _softmax(walk: Walk[Node], node: Node) -> Read:
     axis = node.stated.count("axis", -1) if node.op in ("softmax", "log_softmax") else 1
     if node.stated.number("temperature", 1.0) != 1:
         return Lacks("softmax with a temperature")
-    return (log_softmax if node.op == "log_softmax" else moves.softmax)(walk, node, node.inputs[0], axis)
+    return (log_softmax if node.op == "log_softmax" else softmax)(walk, node, node.inputs[0], axis)
 
 
 def _instance_norm(walk: Walk[Node], node: Node) -> Read:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from porter.filegraph import arithmetic, array_products
+from porter.filegraph import arithmetic
 from porter.filegraph.dataflow import Operand, Reference
-from porter.filegraph.einsum import by_matrix, with_matrices
-from porter.filegraph.layouts import View
-from porter.filegraph.products import Product, dense
+from porter.filegraph.products import Product, by_matrix, dense, matmul, with_matrices
+from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Swish
@@ -97,7 +96,7 @@ def read_gemm(walk: Walk, node: OnnxNode) -> Read:
 
 def read_matrix(walk: Walk, node: OnnxNode) -> Read:
     if all(map(walk.is_value, node.inputs)):
-        return array_products.matmul(walk, node, node.inputs)
+        return matmul(walk, node, node.inputs)
     if not walk.is_value(node.inputs[0]):
         return by_matrix(walk, node, *node.inputs)
     held = walk.flow.weights(node.inputs[1])

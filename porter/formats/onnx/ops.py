@@ -8,11 +8,10 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dims import BATCH, PLACE, known, product
-from porter.filegraph.einsum import einsum
-from porter.filegraph.gathering import gather
-from porter.filegraph.layouts import View
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import least, log_softmax
+from porter.filegraph.products import einsum
+from porter.filegraph.reductions import least, log_softmax, reduce, softmax, total
+from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Reader, Source, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
@@ -41,7 +40,7 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
     after = (walk.sizes(node.inputs[0]) or ())[axis:][1:]
     if node.opset < 13 and any(size != 1 for size in after):
         return Lacks(f"{node.op} over channels and cells")
-    return (log_softmax if node.op == "LogSoftmax" else moves.softmax)(walk, node, node.inputs[0], axis)
+    return (log_softmax if node.op == "LogSoftmax" else softmax)(walk, node, node.inputs[0], axis)
 
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
@@ -62,8 +61,8 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
         view = walk.kept(source)
         given = walk.views.like(view, _MADE[node.op](walk.builder, f"{node.name}:each", view.value))
     if node.op in _FUNCTIONS:
-        return moves.reduce(walk, node, given, _FUNCTIONS[node.op], places, keep)
-    return least(walk, node, source, places, keep) if node.op == "ReduceMin" else moves.total(walk, node, given, places, keep)
+        return reduce(walk, node, given, _FUNCTIONS[node.op], places, keep)
+    return least(walk, node, source, places, keep) if node.op == "ReduceMin" else total(walk, node, given, places, keep)
 
 
 _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
@@ -115,7 +114,7 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
         if sizes == (count,) and places == [*range(count)]:
             return moves.reshape(walk, node, node.inputs[0], shape)
         axis = place_of(node.integer("axis"), len(sizes or ()))
-        found = gather(walk, node, node.inputs[0], axis, places)
+        found = moves.gather(walk, node, node.inputs[0], axis, places)
         apart = [*(sizes or ())[:axis], *shape, *(sizes or ())[axis + 1 :]]
         return found.reshaped(apart) or Lacks() if isinstance(found, View) and len(shape) > 1 else found
     return Lacks("Gather of places that the model computes as it runs")
@@ -171,8 +170,8 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Flatten": _flatten,
     "Gather": _gather,
     "Gelu": unary(arithmetic.gelu),
-    "GlobalAveragePool": lambda walk, node: moves.reduce(walk, node, node.inputs[0], "mean", (2, 3), True),
-    "GlobalMaxPool": lambda walk, node: moves.reduce(walk, node, node.inputs[0], "max", (2, 3), True),
+    "GlobalAveragePool": lambda walk, node: reduce(walk, node, node.inputs[0], "mean", (2, 3), True),
+    "GlobalMaxPool": lambda walk, node: reduce(walk, node, node.inputs[0], "max", (2, 3), True),
     "Gemm": arithmetic.read_gemm,
     "GroupNormalization": arithmetic.read_group_norm,
     "HardSigmoid": unary(arithmetic.hard_sigmoid),

@@ -7,8 +7,9 @@ from typing import Any
 
 from porter.filegraph.dims import Dim, Open, Undecided
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.moves import extend, pad, resize
+from porter.filegraph.moves import extend, pad
 from porter.filegraph.products import along_channels
+from porter.filegraph.resampling import resize
 from porter.filegraph.walk import Lacks, Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Conv, ConvTranspose, Resize

@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from porter.filegraph import arrays, moves
+from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
-from porter.filegraph.gathering import gather
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import log_softmax, root
+from porter.filegraph.reductions import log_softmax, reduce, root, softmax, total
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
 from porter.filegraph.walk import Lacks, Read, Reader, Repeated, always, by_numbers, by_sizes, unary
 from porter.formats.tf_graph import arithmetic, windows
@@ -68,8 +67,8 @@ def _reduce(walk: Walk, node: GraphNode) -> Read:
     if not places:
         return Lacks()
     if node.op == "Sum":
-        return moves.total(walk, node, source, places, keep)
-    return moves.reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
+        return total(walk, node, source, places, keep)
+    return reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
 
 
 def _concat(walk: Walk, node: GraphNode) -> Read:
@@ -94,7 +93,7 @@ def _split(walk: Walk, node: GraphNode) -> Read | list[Read]:
 def _roll(walk: Walk, node: GraphNode) -> Read:
     """Roll: value, shifts, axes."""
     shifts, places = (walk.flow.integers(source) for source in node.inputs[1:])
-    return arrays.roll(walk, node, node.inputs[0], dict(zip(places, shifts, strict=True))) if shifts and places else Lacks()
+    return moves.roll(walk, node, node.inputs[0], dict(zip(places, shifts, strict=True))) if shifts and places else Lacks()
 
 
 def _gather(walk: Walk, node: GraphNode) -> Read:
@@ -105,7 +104,7 @@ def _gather(walk: Walk, node: GraphNode) -> Read:
         return Lacks(f"{node.op} of several places")
     if not shape:
         return moves.cut(walk, node, node.inputs[0], {int(axis): places[0]})
-    return gather(walk, node, node.inputs[0], place_of(int(axis), len(sizes)), places)
+    return moves.gather(walk, node, node.inputs[0], place_of(int(axis), len(sizes)), places)
 
 
 def _reshape(walk: Walk, node: GraphNode, source: Reference, sizes: list[Dim]) -> Read:
@@ -176,7 +175,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Reshape": by_sizes(_reshape),
     **dict.fromkeys(("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"), windows.read_resize),
     "Roll": _roll,
-    "Softmax": lambda walk, node: moves.softmax(walk, node, node.inputs[0], -1),
+    "Softmax": lambda walk, node: softmax(walk, node, node.inputs[0], -1),
     "ReverseV2": by_numbers(moves.turned_round),
     "SpaceToDepth": _space_to_depth,
     "Expm1": unary(lambda node: (Exp(), Affine((1.0,), (-1.0,)))),

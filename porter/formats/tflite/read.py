@@ -10,17 +10,15 @@ from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, negative, slopes, square
-from porter.filegraph.array_products import matmul
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import FileGraph, completed
-from porter.filegraph.gathering import gather
 from porter.filegraph.layers import part, read_graph
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
-from porter.filegraph.products import Product, dense
-from porter.filegraph.reductions import least, log_softmax, over_norm, root, unit_of
+from porter.filegraph.products import Product, dense, matmul
+from porter.filegraph.reductions import least, log_softmax, over_norm, reduce, root, softmax, total, unit_of
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack
 from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, by_numbers, by_sizes, of_map, unary
 from porter.formats.damage import refusing_damage
@@ -122,8 +120,8 @@ def _reduce(walk: Walk[Operator], node: Operator) -> Read:
     if not places:
         return Lacks()
     if node.op in ("SUM", "REDUCE_MIN"):
-        return (moves.total if node.op == "SUM" else least)(walk, node, node.inputs[0], places, keep)
-    return moves.reduce(walk, node, node.inputs[0], "mean" if node.op == "MEAN" else "max", places, keep)
+        return (total if node.op == "SUM" else least)(walk, node, node.inputs[0], places, keep)
+    return reduce(walk, node, node.inputs[0], "mean" if node.op == "MEAN" else "max", places, keep)
 
 
 def _slice(walk: Walk[Operator], node: Operator) -> Read:
@@ -152,7 +150,7 @@ def _gather(walk: Walk[Operator], node: Operator) -> Read:
     axis, place = node.scalar(0, "i"), places[0]
     if len(places) == 1:
         return moves.cut(walk, node, node.inputs[0], {axis: slice(place, place + 1 or None) if shape else place})
-    return gather(walk, node, node.inputs[0], place_of(axis, len(walk.sizes(node.inputs[0]) or ())), places)
+    return moves.gather(walk, node, node.inputs[0], place_of(axis, len(walk.sizes(node.inputs[0]) or ())), places)
 
 
 def _reverse(walk: Walk[Operator], node: Operator) -> Read:
@@ -167,7 +165,7 @@ def _split(walk: Walk[Operator], node: Operator) -> Read | list[Read]:
 
 
 def _softmax(walk: Walk[Operator], node: Operator) -> Read:
-    return Lacks("SOFTMAX with a beta") if node.scalar(0, "f", 1.0) != 1 else moves.softmax(walk, node, node.inputs[0], -1)
+    return Lacks("SOFTMAX with a beta") if node.scalar(0, "f", 1.0) != 1 else softmax(walk, node, node.inputs[0], -1)
 
 
 def _response_norm(node: Operator) -> Op:

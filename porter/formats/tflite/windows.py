@@ -8,9 +8,9 @@ from porter.filegraph import moves, tensorflow
 from porter.filegraph.builder import LARGEST_FLOAT32
 from porter.filegraph.dataflow import Reference, Tensor
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import View
 from porter.filegraph.places import Items
 from porter.filegraph.tensorflow import pads_of
+from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Walk
 from porter.formats.tflite.model import Operator
 from porter.graph import ops

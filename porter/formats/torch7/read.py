@@ -18,6 +18,8 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
+from porter.filegraph.reductions import reduce, softmax
+from porter.filegraph.resampling import resize
 from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, of_map, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
@@ -228,7 +230,7 @@ def _bilinear(walk: Walk[Layer], layer: Layer) -> Read:
     if known is None or factor < 1:
         return Lacks(f"{layer.op} to a stated size")
     sizes = {place: known[place] * factor for place in (2, 3)}
-    return moves.resize(walk, layer, layer.inputs[0], ops.Resize("linear", coordinates="align_corners"), {}, sizes)
+    return resize(walk, layer, layer.inputs[0], ops.Resize("linear", coordinates="align_corners"), {}, sizes)
 
 
 def _softplus(layer: Layer) -> Sequence[Op]:
@@ -248,7 +250,7 @@ def _narrow(walk: Walk[Layer], layer: Layer) -> Read:
 
 def _reduce(walk: Walk[Layer], layer: Layer) -> Read:
     function: ops.Function = "mean" if layer.op == "Mean" else "max"
-    return moves.reduce(walk, layer, layer.inputs[0], function, [_axis(walk, layer)], not layer.flag("squeeze", True))
+    return reduce(walk, layer, layer.inputs[0], function, [_axis(walk, layer)], not layer.flag("squeeze", True))
 
 
 _KINDS = {"CAddTable": "Add", "CSubTable": "Sub", "CMulTable": "Mul", "CDivTable": "Div", "CMaxTable": "Max", "CMinTable": "Min"}
@@ -260,7 +262,7 @@ READERS: Mapping[str, Reader[Layer]] = {
     **dict.fromkeys(("SpatialBatchNormalization", "BatchNormalization"), _norm),
     **dict.fromkeys(("Concat", "JoinTable"), lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(walk, layer))),
     **dict.fromkeys(("View", "Reshape"), _view),
-    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda walk, layer: moves.softmax(walk, layer, layer.inputs[0], 1)),
+    **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda walk, layer: softmax(walk, layer, layer.inputs[0], 1)),
     **dict.fromkeys(("Mean", "Max"), _reduce),
     **dict.fromkeys(("Dropout", "SpatialDropout"), unary(_dropout)),
     "InstanceNormalization": _instance_norm,

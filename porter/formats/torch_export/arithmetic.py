@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from porter.filegraph import arithmetic, array_products
+from porter.filegraph import arithmetic
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand, Reference
-from porter.filegraph.einsum import by_matrix, with_matrices
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layouts import View
 from porter.filegraph.patterns import softplus
-from porter.filegraph.products import Product, dense
+from porter.filegraph.products import Product, attention, by_matrix, dense, matmul, with_matrices
+from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
@@ -162,7 +161,7 @@ def read_product(walk: Walk, node: AtenNode) -> Read:
     else:
         source, kernel = node.inputs
         if walk.is_value(source) and walk.is_value(kernel):
-            return array_products.matmul(walk, node, node.inputs)
+            return matmul(walk, node, node.inputs)
         if not walk.is_value(source):
             return by_matrix(walk, node, source, kernel)
     found = dense(walk, node, source, Product(*_matrix(walk, kernel), bias, factors))
@@ -175,7 +174,7 @@ def read_attention(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("is_causal") or node.arguments.get("enable_gqa") or node.arguments.get("dropout_p"):
         return Lacks(f"{node.op} that is causal, of grouped queries or with dropout")
     heads = [walk.array(node.arguments[name]) for name in ("query", "key", "value")]
-    return array_products.attention(walk, node, heads, node.arguments.get("attn_mask"), node.arguments.get("scale"))
+    return attention(walk, node, heads, node.arguments.get("attn_mask"), node.arguments.get("scale"))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:

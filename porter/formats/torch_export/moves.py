@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from porter.base.left_out import LeftOut
-from porter.filegraph import arrays, moves
+from porter.filegraph import moves
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known, ratio
-from porter.filegraph.gathering import gather
-from porter.filegraph.layouts import View
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import glu, log_softmax, variance
+from porter.filegraph.reductions import glu, log_softmax, reduce, softmax, total, variance
+from porter.filegraph.resampling import resize
+from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, leave_out
 from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -76,12 +76,12 @@ def read_reshape_as(walk: Walk, node: AtenNode) -> Read:
 
 def read_roll(walk: Walk, node: AtenNode) -> Read:
     shifts, dims = whole_numbers(walk, node, "shifts"), node.arguments.get("dims")
-    return arrays.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True))) if dims else Lacks()
+    return moves.roll(walk, node, taken(node), dict(zip(dims, shifts, strict=True))) if dims else Lacks()
 
 
 def read_places(walk: Walk, node: AtenNode) -> Read:
     places = walk.flow.integers(node.arguments["index"])
-    return Lacks() if places is None else gather(walk, node, taken(node), node.arguments["dim"], places)
+    return Lacks() if places is None else moves.gather(walk, node, taken(node), node.arguments["dim"], places)
 
 
 def read_index(walk: Walk, node: AtenNode) -> Read:
@@ -92,7 +92,7 @@ def read_index(walk: Walk, node: AtenNode) -> Read:
     shape = walk.flow.shape(stated[axes[0]]) if places else None
     if places is None or shape is None or len(shape) != 1:
         return Lacks("index of several axes, or of places that the model computes")
-    return gather(walk, node, taken(node), axes[0], places)
+    return moves.gather(walk, node, taken(node), axes[0], places)
 
 
 def read_unshuffle(walk: Walk, node: AtenNode) -> Read:
@@ -157,7 +157,7 @@ def read_repeated(walk: Walk, node: AtenNode) -> Read:
     rank = len(walk.view(taken(node)).axes or ())
     if not isinstance(times, int) or place not in (0, -rank):
         return Lacks(f"{node.op} of other axes than the images")
-    return arrays.each_image(walk, node, taken(node), times)
+    return moves.each_image(walk, node, taken(node), times)
 
 
 def read_unsqueeze(walk: Walk, node: AtenNode) -> Read:
@@ -241,14 +241,14 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("ord", 2) != 2:
         return Lacks(f"{node.op} of order {node.arguments['ord']}")
     if node.op == "sum":
-        return moves.total(walk, node, taken(node), stated, keep)
-    return moves.reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
+        return total(walk, node, taken(node), stated, keep)
+    return reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
 
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("dtype") not in EXACT_TYPES or node.arguments.get("half_to_float"):
         return Lacks(f"{node.op} to another type")
-    return (log_softmax if "log" in node.op else moves.softmax)(walk, node, taken(node), node.arguments["dim"])
+    return (log_softmax if "log" in node.op else softmax)(walk, node, taken(node), node.arguments["dim"])
 
 
 def read_upsample(walk: Walk, node: AtenNode) -> Read:
@@ -271,7 +271,7 @@ def read_upsample(walk: Walk, node: AtenNode) -> Read:
         moving = [round(scale) for scale in by if scale is not None and scale == round(scale) and not _repeats(round(scale))]
         if moving:
             return Lacks(f"{node.op} by {moving[0]}, where torch's rounding moves cells: mode='nearest-exact' repeats all alike")
-    return moves.resize(walk, node, taken(node), op, scales, wanted)
+    return resize(walk, node, taken(node), op, scales, wanted)
 
 
 _UPSAMPLES: Mapping[str, Resize] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from porter.filegraph.arithmetic import LOG_SIGMOID, ones, square
-from porter.filegraph.einsum import einsum
+from porter.filegraph.products import einsum
 from porter.filegraph.walk import Read, apply, unary
 from porter.formats.torch_export import arithmetic, moves, windows
 from porter.formats.torch_export.constants import COPIES, RESHAPED, SAME

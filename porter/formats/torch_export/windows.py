@@ -6,11 +6,10 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from porter.filegraph import arrays
 from porter.filegraph.dataflow import Tensor
 from porter.filegraph.dims import Open, text
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layers import both_sides
+from porter.filegraph.layers import both_sides, of_row, row
 from porter.filegraph.products import along_channels
 from porter.filegraph.walk import Lacks, Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -67,26 +66,26 @@ def _along_channels(walk: Walk, node: AtenNode) -> Read:
 
 def _of_row(walk: Walk, node: AtenNode, kernel: Tensor, bias: Tensor | None) -> Read:
     """A convolution over one axis, as one over a map of one row."""
-    value, padding = arrays.row(walk, node, node.arguments["input"]), node.arguments.get("padding")
+    value, padding = row(walk, node, node.arguments["input"]), node.arguments.get("padding")
     if value is None or node.arguments.get("transposed") or isinstance(padding, str):
         return Lacks(f"{node.op} of 1 axis that is transposed or has pads by a rule")
     stride, dilation, pad, groups = (_pair(walk, node, name, n)[0] for name, n in _STEPS)
     window = Window((1, kernel.shape[2]), (1, stride), (1, dilation))
     tensors = {"kernel": Stored(kernel.name, "OIW"), **({"bias": Stored(bias.name)} if bias else {})}
     op = Conv(kernel.shape[0], window, _explicit((0, 0, pad, pad)), groups)
-    return arrays.of_row(walk, walk.builder.conv(node.name, value, op, tensors)) or Lacks()
+    return of_row(walk, walk.builder.conv(node.name, value, op, tensors)) or Lacks()
 
 
 def read_row_pool(walk: Walk, node: AtenNode) -> Read:
     """avg_pool1d without pads, as a pool over a map of one row."""
-    value = arrays.row(walk, node, node.arguments["self"])
+    value = row(walk, node, node.arguments["self"])
     kernel = _pair(walk, node, "kernel_size", 1)[0]
     stride = _pair(walk, node, "stride", 1)[0] if node.arguments.get("stride") else kernel
     if value is None or any(whole_numbers(walk, node, "padding") if node.arguments.get("padding") else ()):
         return Lacks(f"{node.op} with pads")
     window = Window((1, kernel), (1, stride))
     convention = _explicit((0, 0, 0, 0), rounding=_rounding(node))
-    return arrays.of_row(walk, walk.builder.pool(node.name, value, "mean", window, convention)) or Lacks()
+    return of_row(walk, walk.builder.pool(node.name, value, "mean", window, convention)) or Lacks()
 
 
 def read_max_pool(walk: Walk, node: AtenNode) -> Read:

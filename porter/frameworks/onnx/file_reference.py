@@ -15,9 +15,9 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype, is_floating
 from porter.base.errors import UsageError
-from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
+from porter.filegraph.to_graph import expect_batch
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.images import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx

@@ -13,8 +13,8 @@ from torch import nn
 
 from porter.base.dtypes import Dtype
 from porter.base.errors import MissingFramework, first_line
-from porter.filegraph.batches import expect_batch
 from porter.filegraph.checkpoint import Checkpoint
+from porter.filegraph.to_graph import expect_batch
 from porter.formats.torch_export.aliases import changed_inputs
 from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
 from porter.formats.torch_export.constants import EVALUATORS

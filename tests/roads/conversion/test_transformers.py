@@ -11,8 +11,8 @@ import pytest
 
 import porter
 from porter.base.errors import PorterError
-from porter.filegraph.einsum import Equation, Kernel, with_kernel
-from porter.filegraph.layouts import View
+from porter.filegraph.products import Equation, Kernel, with_kernel
+from porter.filegraph.views import View
 from porter.formats.keras import arrays
 from porter.frameworks.tf.runtime import import_keras
 
@@ -104,8 +104,8 @@ def _heads_in_another_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_scale(patch: pytest.MonkeyPatch) -> None:
-    right = arrays.array_products.attention
-    patch.setattr(arrays.array_products, "attention", lambda walk, node, heads, mask, scale: right(walk, node, heads, mask, 1.0))
+    right = arrays.attention
+    patch.setattr(arrays, "attention", lambda walk, node, heads, mask, scale: right(walk, node, heads, mask, 1.0))
 
 
 @pytest.mark.parametrize("plant", [_keys_for_queries, _heads_for_channels, _heads_in_another_order, _no_scale])

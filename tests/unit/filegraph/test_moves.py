@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from porter.filegraph import moves
+from porter.filegraph import moves, reductions, resampling
 from porter.filegraph.builder import Builder
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph, Foreign
@@ -74,13 +74,13 @@ def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | Non
 CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
     "flatten": ([(moves.flatten, 1)], [(moves.flatten, 1)], [Flatten(8, 6, "HWC")]),
     "a cell": (
-        [(moves.reduce, "max", (1, 2), True), (moves.squeeze,)],
-        [(moves.reduce, "max", (2, -1), True), (moves.squeeze, (2, 3))],
+        [(reductions.reduce, "max", (1, 2), True), (moves.squeeze,)],
+        [(reductions.reduce, "max", (2, -1), True), (moves.squeeze, (2, 3))],
         [GlobalMaxPool(True), Flatten()],
     ),
     "a map of a cell": (
-        [(moves.reduce, "mean", (1, 2), False), (moves.unsqueeze, (1, 1 - 3))],
-        [(moves.reduce, "mean", (2, 3), False), (moves.unsqueeze, (-1, -2))],
+        [(reductions.reduce, "mean", (1, 2), False), (moves.unsqueeze, (1, 1 - 3))],
+        [(reductions.reduce, "mean", (2, 3), False), (moves.unsqueeze, (-1, -2))],
         [GlobalAvgPool(), AsMap()],
     ),
     "axes that go and come one by one": (
@@ -94,8 +94,8 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
         [Rearrange("c h w -> (h w) c")],
     ),
     "a list of cells, each with its own softmax": (
-        [(moves.reshape, (-1, 48, 4)), (moves.softmax, 2), (moves.reshape, (-1, 8, 6, 4))],
-        [(moves.flatten, 2), (moves.softmax, 1), (moves.reshape, (-1, 4, 8, 6))],
+        [(moves.reshape, (-1, 48, 4)), (reductions.softmax, 2), (moves.reshape, (-1, 8, 6, 4))],
+        [(moves.flatten, 2), (reductions.softmax, 1), (moves.reshape, (-1, 4, 8, 6))],
         [Softmax()],
     ),
     "a reshape that does not fit": (
@@ -114,18 +114,18 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
         [DepthToSpace(2)],
     ),
     "mean over channels, which come back": (
-        [(moves.reduce, "mean", (-1,), False), (moves.unsqueeze, (3,))],
-        [(moves.reduce, "mean", (1,), False), (moves.unsqueeze, (1,))],
+        [(reductions.reduce, "mean", (-1,), False), (moves.unsqueeze, (3,))],
+        [(reductions.reduce, "mean", (1,), False), (moves.unsqueeze, (1,))],
         [ReduceMap("mean", "channels")],
     ),
     "parts in another order of axes": (
         [
             *((moves.transpose, (0, 3, 1, 2)), (moves.pad, {1: (1, 0)}), (moves.split, 1, (1, -1)), (moves.concat, 1)),
-            (moves.reduce, "mean", (2, 3), False),
+            (reductions.reduce, "mean", (2, 3), False),
         ],
         [
             *((moves.transpose, (0, 2, 3, 1)), (moves.pad, {3: (1, 0)}), (moves.split, 3, (1, -1)), (moves.concat, 3)),
-            (moves.reduce, "mean", (1, 2), False),
+            (reductions.reduce, "mean", (1, 2), False),
         ],
         [PadChannels(1, 0), SliceChannels(0, 1), SliceChannels(1, 5), ConcatChannels(), GlobalAvgPool()],
     ),
@@ -135,8 +135,8 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
         [SliceChannels(2, 3), CropMap((1, 0, 0, 0)), HALF],
     ),
     "a sum of parts of the channels": (
-        [(moves.reshape, (-1, 8, 6, 2, 2)), (moves.total, (3,), True), (moves.squeeze, (3,))],
-        [(moves.reshape, (-1, 2, 2, 8, 6)), (moves.total, (1,), True), (moves.squeeze, (1,))],
+        [(moves.reshape, (-1, 8, 6, 2, 2)), (reductions.total, (3,), True), (moves.squeeze, (3,))],
+        [(moves.reshape, (-1, 2, 2, 8, 6)), (reductions.total, (1,), True), (moves.squeeze, (1,))],
         [SliceChannels(0, 2), SliceChannels(2, 4), Add()],
     ),
     "a part of the batch": ([(moves.cut, {0: 1})], [(moves.cut, {0: slice(1, None)})], [Foreign("cut of the batch")]),
@@ -151,22 +151,22 @@ CASES: dict[str, tuple[list[Step], list[Step], list[Op | Foreign]]] = {
         [PadMap((0, 0, 1, 2), 0.5)],
     ),
     "cells repeated": (
-        [(moves.resize, NEAREST, {1: 2, 2: 3}, {}), (apply, Relu())],
+        [(resampling.resize, NEAREST, {1: 2, 2: 3}, {}), (apply, Relu())],
         [(moves.reshape, (-1, 4, 8, 1, 6, 1)), (moves.expand, (2, -1, 3)), (moves.reshape, (-1, 4, 16, 18)), (apply, Relu())],
         [Upsample(2, 3), Relu()],
     ),
     "to twice the cells": (
-        [(moves.resize, NEAREST, {}, {1: 16, 2: 12, 3: 4}), (moves.resize, LINEAR, {}, {1: 32, 2: 12})],
-        [(moves.resize, NEAREST, {}, {2: 16, 3: 12}), (moves.resize, LINEAR, {}, {2: 32, 3: 12})],
+        [(resampling.resize, NEAREST, {}, {1: 16, 2: 12, 3: 4}), (resampling.resize, LINEAR, {}, {1: 32, 2: 12})],
+        [(resampling.resize, NEAREST, {}, {2: 16, 3: 12}), (resampling.resize, LINEAR, {}, {2: 32, 3: 12})],
         [Upsample(2, 2), Resize("linear", (2.0, 1.0))],
     ),
     "to other cells": (
-        [(moves.resize, LINEAR, {}, {1: 11, 2: 3}), (moves.resize, LINEAR, {1: 0.3, 2: 1.0}, {}), (apply, Relu())],
-        [(moves.resize, LINEAR, {}, {2: 11, 3: 3}), (moves.resize, LINEAR, {2: 0.3, 3: 1.0}, {}), (apply, Relu())],
+        [(resampling.resize, LINEAR, {}, {1: 11, 2: 3}), (resampling.resize, LINEAR, {1: 0.3, 2: 1.0}, {}), (apply, Relu())],
+        [(resampling.resize, LINEAR, {}, {2: 11, 3: 3}), (resampling.resize, LINEAR, {2: 0.3, 3: 1.0}, {}), (apply, Relu())],
         [Resize("linear", size=(11, 3)), Resize("linear", (0.3, 1.0)), Relu()],
     ),
     "channels resized": (
-        [(moves.resize, NEAREST, {3: 2}, {})], [(moves.resize, NEAREST, {1: 2}, {})], [Foreign("resize of channels")]
+        [(resampling.resize, NEAREST, {3: 2}, {})], [(resampling.resize, NEAREST, {1: 2}, {})], [Foreign("resize of channels")]
     ),
 }  # fmt: skip
 

@@ -1,0 +1,91 @@
+"""A map with other cells, which are computed from its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from porter.filegraph.builder import Value
+from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.dims import Dim, Open, ratio
+from porter.filegraph.walk import Lacks, Read, Walk
+from porter.graph import (
+    Resize,
+    ResizeLike,
+    Upsample,
+)
+from porter.graph.ops import AXES
+
+_SAME_SCALE = 1e-12
+
+
+def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Read:
+    """A map with other cells, by scales or at sizes of its axes. `op` says how they are computed, and has none of these."""
+    view = walk.kept(source)
+    if view.value.is_array and len(view.axes or ()) == 4:
+        view = walk.views.of(walk.value(source))
+    names = walk.views.names(view)
+    if names is None or view.sizes is None or not view.value.is_map:
+        return Lacks()
+    old = dict(zip(names, view.sizes, strict=True))
+    wanted = {names[place]: size for place, size in sizes.items() if size != view.sizes[place]}
+    by = {names[place]: scale for place, scale in scales.items() if scale != 1}
+    if other := {*wanted, *by} - {"rows", "columns"}:
+        return Lacks(f"{node.op} of {'channels' if 'channels' in other else 'the batch'}")
+    if not wanted and not by:
+        return view
+    rows, columns = (_target(old[axis], wanted.get(axis), by.get(axis, 1.0)) for axis in AXES[1:])
+    if op.mode == "nearest" and _repeats(op, (rows.scale, columns.scale)):
+        found = walk.builder.add(node.name, Upsample(int(rows.scale or 1), int(columns.scale or 1)), view.value)
+    elif rows.scale and columns.scale:
+        found = walk.builder.add(node.name, replace(op, scale=(rows.scale, columns.scale)), view.value)
+    elif rows.size and columns.size:
+        found = walk.builder.add(node.name, replace(op, size=(rows.size, columns.size)), view.value)
+    else:
+        given = tuple(wanted.get(axis, old[axis]) for axis in AXES[1:])
+        like = next((each.value for each in walk.found.values() if each.value.is_map and _cells(walk, each.value) == given), None)
+        if like is None:
+            return Lacks(f"{node.op} to a size that depends on the input's")
+        if op.mode == "nearest":
+            return Lacks(f"{node.op} (nearest) to the size of another value, which float32 may round otherwise")
+        found = walk.builder.add(node.name, ResizeLike(op.mode, op.coordinates, op.a, op.inside), view.value, like)
+    return walk.views.laid(found, names) or Lacks()
+
+
+def _cells(walk: Walk[N], value: Value) -> tuple[Dim, ...]:
+    """The rows and columns of a map."""
+    sizes = dict(zip(walk.views.layout(), walk.views.of(value).sizes or (), strict=False))
+    return tuple(sizes.get(axis, 0) for axis in AXES[1:])
+
+
+class _Target(NamedTuple):
+    """What an axis becomes: by a scale, at a size, or both where they say the same."""
+
+    scale: float | None
+    size: int | None
+
+
+def _target(old: Dim, wanted: Dim | None, scale: float) -> _Target:
+    if wanted is None:
+        new = None if isinstance(old, Open) else math.floor(old * scale)
+        # A scale that is no float32 is one in no ONNX file; at a known size it may say the same as that.
+        same = not isinstance(old, Open) and new is not None and abs(new / old - scale) < scale * _SAME_SCALE
+        return _Target(scale if not same or float(np.float32(scale)) == scale else None, new if same else None)
+    times = ratio(wanted, old)
+    return _Target(None if times is None else float(times), None if isinstance(wanted, Open) else wanted)
+
+
+def _repeats(op: Resize, scales: tuple[float | None, float | None]) -> bool:
+    """Whether the nearest cells are every cell equally often. A half is never reached, because a half pixel of a whole factor is
+    none.
+    """
+    if any(not scale or scale != int(scale) for scale in scales):
+        return False
+    if op.coordinates == "half_pixel":
+        return op.rounding.startswith("round")
+    down = op.rounding == "floor" or (op.rounding == "round_prefer_floor" and max(scale or 1 for scale in scales) <= 2)
+    return op.coordinates == "asymmetric" and down
