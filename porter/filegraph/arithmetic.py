@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -264,6 +266,13 @@ def clip(walk: Walk[N], node: N, source: Reference, low: float, high: float) -> 
 
 def square(walk: Walk[N], node: N, source: Reference) -> Read:
     return combine(walk, node, "Mul", (source, source))
+
+
+def squared_difference(walk: Walk[N], node: N, sources: Sequence[Reference]) -> Read:
+    """The squares of what two values differ by."""
+    inner: N = replace(cast(Any, node), name=f"{node.name}:difference")
+    apart = combine(walk, inner, "Sub", sources)
+    return of_values(walk, node, "Mul", (apart, apart)) if isinstance(apart, View) else apart
 
 
 def scaled_elu(alpha: float, gamma: float) -> Sequence[Op]:

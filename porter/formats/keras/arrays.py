@@ -8,13 +8,12 @@ from dataclasses import replace
 
 from porter.base.dtypes import Array
 from porter.filegraph.arithmetic import combine
-from porter.filegraph.file_graph import Stored
 from porter.filegraph.products import Equation, Kernel, attention, einsum, read_equation, with_kernel
 from porter.filegraph.reductions import reduce, total
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.formats.keras.layer import Layer, Taken
-from porter.graph import Divide, LayerNorm, Multiply, RmsNorm
+from porter.graph import Divide, Multiply
 from porter.graph.ops import Function
 
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -167,22 +166,6 @@ def _part(layer: Layer, part: str, view: View | None, equation: Equation, name: 
     if found is None:
         raise NoOp(f"{layer.op} of axes that porter does not follow")
     return found
-
-
-def read_norm(layer: Layer, op: LayerNorm | RmsNorm, axes: list[int], tensors: Mapping[str, Stored]) -> Read:
-    """A norm over the last axes of an array, as one over features or channels that are all of them."""
-    view, count = layer.walk.kept(layer.source), len(axes)
-    sizes = view.sizes or ()
-    if sorted(range(len(sizes))[axis] for axis in axes) != [*range(len(sizes) - count, len(sizes))] or count >= len(sizes):
-        raise NoOp(f"{layer.op} over the axes {axes!r:.40}")
-    flat = view.reshaped([*sizes[:-count], math.prod(sizes[-count:])])
-    taken = flat and layer.walk.as_array(f"{layer.name}:flat", flat)
-    if taken is None:
-        raise NoOp(f"{layer.op} of axes that porter does not follow")
-    wide = {role: replace(stored, axes="O" * count) for role, stored in tensors.items()}
-    views = layer.walk.views
-    normed = views.like(taken, layer.build.add(layer.name, op, taken.value, tensors=wide)).reshaped(sizes)
-    return views.as_held(f"{layer.name}:map", normed, view) if normed is not None else Lacks()
 
 
 def read_pool(function: Function, layer: Layer) -> Read:

@@ -61,6 +61,7 @@ CLASSES: Mapping[str, LayerClass] = {
     "SeparableConv2D": LayerClass((*_CONVOLUTION, "filters", "depth_multiplier"), ("depthwise_kernel", "pointwise_kernel", "bias")),
     "Softmax": LayerClass(("axis",)),
     "Subtract": LayerClass(),
+    "UnitNormalization": LayerClass(("axis",)),
     "UpSampling2D": LayerClass(("size", "interpolation", "data_format")),
     "ZeroPadding2D": LayerClass(("padding", "data_format")),
 }

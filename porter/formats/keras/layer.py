@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from porter.base.dtypes import Array
 from porter.filegraph import walk
 from porter.filegraph.builder import LARGEST_FLOAT32, Builder, Value
 from porter.filegraph.dataflow import Reference
+from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import reshape
+from porter.filegraph.places import place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.graph import Op
@@ -78,8 +80,41 @@ class Layer:
 
     def on_map(self, op: Op, **tensors: Stored) -> View:
         """As `each`, of an op that takes no arrays: their cells are put on a map."""
-        view = self.walk.by_cell(self.source)
-        return self._of(self.walk.as_cells(f"{self.name}:cells", view) or view, op, tensors)
+        return self._of(self._cells(self.walk.by_cell(self.source)), op, tensors)
+
+    def along(self, axes: Iterable[int], op: Op, tensors: Mapping[str, Stored], of_map: bool = False) -> View:
+        """The value of `op` of each cell, where these axes of the tensor together are the channels, in their order in it.
+
+        Args:
+            of_map: the op takes no arrays.
+
+        Raises:
+            NoOp: they are the batch, or of open sizes.
+        """
+        view, views = self.walk.kept(self.source), self.walk.views
+        sizes = view.sizes or ()
+        places = sorted(place_of(axis, len(sizes)) for axis in axes)
+        if places == [len(sizes) - 1]:
+            return self.on_map(op, **tensors) if of_map else self.each(op, **tensors)
+        if len(places) == 1 and views.has_channels(view, *places) and not view.value.is_array:
+            return self._of(view, op, tensors)
+        order = [*(place for place in range(len(sizes)) if place not in places), *places]
+        wide = [sizes[place] for place in places]
+        turned = view.transposed(order) if order[0] == 0 and not any(isinstance(size, Open) for size in wide) else None
+        flat = turned and turned.reshaped([*(turned.sizes or ())[: -len(places)], product(wide)])
+        taken = flat and self.walk.as_array(f"{self.name}:flat", flat)
+        if turned is None or taken is None:
+            raise NoOp(f"{self.op} over the axes {[*axes]!r:.40}")
+        wide_tensors = {role: replace(stored, axes="O" * len(places)) for role, stored in tensors.items()}
+        given = self._of(self._cells(taken) if of_map else taken, op, wide_tensors)
+        whole = given.reshaped(turned.sizes or ())
+        found = whole and whole.transposed([order.index(place) for place in range(len(order))])
+        if found is None:
+            raise NoOp(f"{self.op} of axes that porter does not follow")
+        return views.as_held(f"{self.name}:map", found, view)
+
+    def _cells(self, view: View) -> View:
+        return self.walk.as_cells(f"{self.name}:cells", view) or view
 
     def _of(self, view: View, op: Op, tensors: Mapping[str, Stored]) -> View:
         return self.walk.views.like(view, self.build.add(self.name, op, view.value, tensors=tensors))
@@ -113,16 +148,18 @@ class Layer:
         batch, *_ = self.walk.sizes(self.source) or (None,)
         return Lacks() if batch is None else reshape(self.walk, self, self.source, [batch, *sizes])
 
-    def expect_last_axis(self) -> None:
-        """Refuses an `axis` that is not the one of the channels.
 
-        Raises:
-            NoOp: it is another one.
-        """
-        axis = self.arguments.get("axis", -1)
-        axes = axis if isinstance(axis, list) else [axis]
-        if len(axes) != 1 or axes[0] not in (-1, len(self.walk.sizes(self.source) or (0,) * 4) - 1):
-            raise NoOp(f"{self.op} over axis {axis!r:.40}")
+def axes_in(layer: Layer, name: str = "axis") -> list[int]:
+    """The axes that an argument names, one or several; the last one if it names none.
+
+    Raises:
+        NoOp: it is no list of axes of the first value.
+    """
+    stated, rank = layer.arguments.get(name, -1), len(layer.walk.sizes(layer.source) or ())
+    axes = [*stated] if isinstance(stated, list | tuple) else [stated]
+    if not axes or not all(type(axis) is int and -rank <= axis < rank for axis in axes):
+        raise NoOp(f"{layer.op} over axis {stated!r:.40}")
+    return axes
 
 
 def pair(value: Any) -> tuple[int, int]:

@@ -15,13 +15,12 @@ from porter.filegraph.builder import LARGEST_FLOAT32, Value
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import concat, flatten, transpose
 from porter.filegraph.walk import NoOp, Read, apply, leave_out
-from porter.formats.keras import arrays
+from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import Layer, count, number, pair
 from porter.formats.keras.resizing import resize_of
-from porter.formats.keras.scaling import constant, normalising, statistics
 from porter.formats.keras.versions import COSINE, is_foreign, modern
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Window
@@ -184,47 +183,6 @@ def _dense(layer: Layer) -> Read:
     return layer.walk.views.like(view, layer.build.dense(layer.name, view.value, count(layer.arguments["units"]), tensors))
 
 
-def _batch_norm(layer: Layer) -> Read:
-    layer.expect_last_axis()
-    if layer.arguments.get("renorm"):
-        raise NoOp("BatchNormalization with renorm")
-    if layer.arguments.get("mode", 0) != 0:
-        raise NoOp(f"BatchNormalization in Keras 1's mode {layer.arguments['mode']!r:.20}")
-    tensors = _trained(layer) | {"mean": layer.tensor("moving_mean"), "variance": layer.tensor("moving_variance")}
-    # Rounded, because 1 - 0.999 is not 0.001 in binary.
-    momentum = round(1 - float(layer.arguments.get("momentum", 0.99)), 12)
-    op = ops.BatchNorm(float(layer.arguments["epsilon"]), momentum, "gamma" in tensors, "beta" in tensors)
-    return layer.on_map(op, **tensors)
-
-
-def _layer_norm(layer: Layer) -> Read:
-    """A norm over the last axes, of which several are one in porter."""
-    if layer.arguments.get("rms_scaling"):
-        raise NoOp("LayerNormalization with rms_scaling")
-    rms, epsilon, axis = layer.op == "RMSNormalization", float(layer.arguments["epsilon"]), layer.arguments.get("axis", -1)
-    tensors = {"gamma": layer.tensor("scale")} if rms else _trained(layer)
-    op = ops.RmsNorm(epsilon) if rms else ops.LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors)
-    if isinstance(axis, list) and len(axis) > 1:
-        return arrays.read_norm(layer, op, axis, tensors)
-    layer.expect_last_axis()
-    return layer.each(op, **tensors)
-
-
-def _group_norm(layer: Layer) -> Read:
-    layer.expect_last_axis()
-    view, stated, tensors = layer.walk.by_cell(layer.source), layer.arguments["groups"], _trained(layer)
-    if not layer.walk.views.of_each_image(view):
-        raise NoOp(f"{layer.op} over the batch")
-    groups = count(view.value.channels if stated == -1 else stated)
-    op = ops.GroupNorm(groups, float(layer.arguments["epsilon"]), "gamma" in tensors, "beta" in tensors)
-    return layer.each(op, **tensors)
-
-
-def _trained(layer: Layer) -> dict[str, Stored]:
-    stated = {"gamma": layer.flag("scale"), "beta": layer.flag("center")}
-    return {name: layer.tensor(name) for name, needed in stated.items() if needed}
-
-
 def _relu(layer: Layer) -> Read:
     if "max_value" not in layer.arguments:  # every Keras writes it, but a user's class with that name in an .h5 may not
         raise NoOp("ReLU that is not Keras's own")
@@ -243,14 +201,6 @@ def _relu(layer: Layer) -> Read:
 
 def _leaky(layer: Layer) -> Read:
     return apply(layer.walk, layer, layer.source, ops.LeakyRelu(number(layer.arguments.get("negative_slope", 0.3))))
-
-
-def _prelu(layer: Layer) -> Read:
-    alpha = layer.tensor("alpha")
-    shape = layer.arrays["alpha"].shape
-    if shape[-1:] != (layer.input.channels,) or layer.arrays["alpha"].size != shape[-1]:
-        raise NoOp("PReLU without one slope for each channel: its shared_axes are not rows and columns")
-    return layer.on_map(ops.PRelu(), alpha=alpha)
 
 
 def read_activation(layer: Layer) -> Read:
@@ -324,24 +274,6 @@ def _center_crop(layer: Layer) -> Read:
     return layer.walk.view(layer.source)
 
 
-def _rescaling(layer: Layer) -> Read:
-    scale, offset = constant(layer.arguments["scale"]), constant(layer.arguments.get("offset", 0.0))
-    if scale is None or offset is None:
-        raise NoOp("Rescaling by something that is not one number per channel")
-    return layer.build.affine(layer.name, layer.input, scale, offset)
-
-
-def _normalization(layer: Layer) -> Read:
-    if layer.arguments.get("axis", -1) not in (None, []):
-        layer.expect_last_axis()
-    found = statistics(layer.arguments, layer.arrays)
-    if found is None:
-        raise NoOp("Normalization without one mean and variance per channel")
-    scale, offset = normalising(*found, bool(layer.arguments.get("invert")))
-    stored = {variable: Stored(name) for variable, name in layer.tensors.items()}
-    return layer.build.affine(layer.name, layer.input, scale, offset, tensors=stored)
-
-
 _AS_ACTIVATIONS = frozenset({"ELU", "LeakyReLU", "ReLU", "Softmax"})
 SEVERAL = frozenset(
     {
@@ -356,7 +288,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Attention": arrays.read_plain_attention,
     "Average": _combined("Mean"),
     "AveragePooling2D": _pool,
-    "BatchNormalization": _batch_norm,
+    "BatchNormalization": norms.read_batch_norm,
     "CenterCrop": _center_crop,
     "Concatenate": lambda layer: concat(layer.walk, layer, layer.inputs, layer.arguments.get("axis", -1)),
     "Conv2D": _conv,
@@ -374,8 +306,8 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "GlobalAveragePooling2D": _global_pool,
     "GlobalMaxPooling1D": partial(arrays.read_pool, "max"),
     "GlobalMaxPooling2D": _global_pool,
-    "GroupNormalization": _group_norm,
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _layer_norm),
+    "GroupNormalization": norms.read_group_norm,
+    "LayerNormalization": norms.read_layer_norm,
     "LayerScale": _layer_scale,
     "LeakyReLU": _leaky,
     "MaxPooling2D": _pool,
@@ -383,16 +315,18 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Minimum": _combined("Min"),
     "MultiHeadAttention": arrays.read_attention,
     "Multiply": _combined("Mul"),
-    "Normalization": _normalization,
-    "PReLU": _prelu,
+    "Normalization": norms.read_normalization,
+    "PReLU": norms.read_prelu,
     "Permute": lambda layer: transpose(layer.walk, layer, layer.source, [0, *layer.arguments["dims"]]),
+    "RMSNormalization": norms.read_rms_norm,
     "ReLU": _relu,
-    "Rescaling": _rescaling,
+    "Rescaling": norms.read_rescaling,
     "Reshape": lambda layer: layer.reshaped(layer.arguments["target_shape"]),
     "Resizing": _resized,
     "SeparableConv2D": _separable,
     "Softmax": _named("softmax"),
     "Subtract": _combined("Sub"),
+    "UnitNormalization": norms.read_unit_norm,
     "UpSampling2D": _resized,
     "ZeroPadding2D": lambda layer: layer.build.pad(layer.name, layer.input, sides(layer.arguments.get("padding", 1))),
 }

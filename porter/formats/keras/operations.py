@@ -15,7 +15,7 @@ from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
 from porter.filegraph.reductions import glu, over_norm, reduce, total, variance
 from porter.filegraph.walk import Lacks, NoOp, Read, apply
 from porter.formats.keras.activations import ACTIVATIONS, activated
-from porter.formats.keras.layer import Layer, Taken, count, number
+from porter.formats.keras.layer import Layer, Taken, axes_in, count, number
 from porter.formats.keras.scaling import numbers_in
 from porter.graph import DepthToSpace, LocalResponseNorm, Op, RmsNorm, ops
 from porter.graph.ops import Function
@@ -260,10 +260,9 @@ def _response_norm(layer: Layer) -> Read:
 
 def _rms_norm(layer: Layer) -> Read:
     """rms_normalization without a scale, which a model's layer has."""
-    layer.expect_last_axis()
     if len(layer.operands) > 1 or layer.arguments.get("scale") is not None:
         raise NoOp(f"{layer.op} with a scale")
-    return layer.each(RmsNorm(number(layer.arguments["epsilon"]), scale=False))
+    return layer.along(axes_in(layer), RmsNorm(number(layer.arguments["epsilon"]), scale=False), {})
 
 
 def _flip(layer: Layer) -> Read:

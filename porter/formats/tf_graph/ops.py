@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import negative, ones, square
+from porter.filegraph.arithmetic import negative, ones, square, squared_difference
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
 from porter.filegraph.places import place_of
@@ -182,6 +182,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),
     "Square": lambda walk, node: square(walk, node, node.inputs[0]),
+    "SquaredDifference": lambda walk, node: squared_difference(walk, node, node.inputs),
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
     "Tile": by_sizes(moves.repeat),
     "Transpose": by_numbers(moves.transpose),

@@ -9,7 +9,7 @@ from pathlib import Path
 from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import combine, negative, slopes, square
+from porter.filegraph.arithmetic import combine, negative, slopes, square, squared_difference
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
@@ -235,6 +235,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(walk, node.inputs[0], node.scalar(0, "i"), False),
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
     "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),
+    "SQUARED_DIFFERENCE": lambda walk, node: squared_difference(walk, node, node.inputs),
     "SQUEEZE": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], stated_numbers(node)),
     "TANH": always(ops.Tanh()),
     "TILE": by_sizes(moves.repeat),

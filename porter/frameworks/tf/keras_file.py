@@ -212,7 +212,7 @@ class _Builder:
             found = statistics(stated, {})
             if found is None:
                 raise ValueError("it lacks one mean and variance per channel")
-            arguments |= {"mean": found[0], "variance": found[1]}
+            arguments |= {name: each[0] if each.size == 1 else each for name, each in zip(("mean", "variance"), found, strict=True)}
         return getattr(self.keras.layers, kind)(dtype=self._dtype, **arguments)
 
     def _operands(self, operation: str, call: Call) -> list[Any]:
@@ -293,13 +293,13 @@ def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
             multiplier = arguments.get("depth_multiplier", 1)
             pointwise = (1, 1, channels * multiplier, arguments["filters"])
             return {"depthwise_kernel": (*pair(arguments["kernel_size"]), channels, multiplier), "pointwise_kernel": pointwise}
-        case "BatchNormalization":
+        case "BatchNormalization" if arguments.get("axis", -1) in (-1, [-1]):
             return {"moving_mean": (channels,)}
         case "MultiHeadAttention":
             heads, key = arguments["num_heads"], arguments["key_dim"]
             value, units = arguments.get("value_dim") or key, arguments.get("output_shape") or channels
             return {"query/kernel": (channels, heads, key), "output/kernel": (heads, value, *np.atleast_1d(units).tolist())}
-        case "Normalization" if arguments.get("mean") is None:
+        case "Normalization" if arguments.get("mean") is None and arguments.get("axis", -1) in (-1, [-1]):
             return {"mean": (channels,)}
         case _:
             return {}

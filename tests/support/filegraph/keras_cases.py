@@ -100,6 +100,20 @@ KERAS_CASES: Mapping[str, Make] = {
     "norms of tokens": lambda layers, ops, x: layers.PReLU(shared_axes=[1])(layers.BatchNormalization()(_tokens(layers, x))),
     "norm of all cells": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2])(_tokens(layers, x)),
     "norm of a whole map": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2, 3])(x),
+    "norm of rows": lambda layers, ops, x: layers.LayerNormalization(axis=1)(layers.BatchNormalization(axis=1)(x)),
+    "norm of rows and channels": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 3])(x),
+    "norm of rows and columns": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2])(x),
+    "norm of each channel": lambda layers, ops, x: layers.LayerNormalization(axis=[1, 2], center=False, scale=False)(x),
+    "norms of cells": lambda layers, ops, x: layers.BatchNormalization(axis=1)(
+        layers.LayerNormalization(axis=1)(_tokens(layers, x))
+    ),
+    "unit vectors": lambda layers, ops, x: [layers.UnitNormalization()(x), layers.UnitNormalization(axis=[1, 2])(x)],
+    "scaled rows": lambda layers, ops, x: layers.Normalization(
+        axis=1, mean=[0.25, 0.5, 0.75, 1, 0, 2, 3], variance=[1, 4, 16, 0.25, 1, 2, 3]
+    )(x),
+    "scaled tokens": lambda layers, ops, x: layers.Rescaling(0.25, [0.5, 1, 2, -1])(_tokens(layers, x)),
+    "prelu of cells": lambda layers, ops, x: layers.PReLU()(layers.PReLU(shared_axes=[2])(x)),
+    "prelu of one slope": lambda layers, ops, x: layers.PReLU(shared_axes=[1, 2, 3])(x),
     "softmax over cells": lambda layers, ops, x: layers.Softmax(axis=1)(_tokens(layers, x)),
     "softmax over rows and columns": lambda layers, ops, x: layers.Softmax(axis=[1, 2])(x),
     "activations": _row("elu", "selu", "softplus", "tanh", "sigmoid", "relu6", "softsign"),
@@ -267,6 +281,7 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "stacks": _stacks,
     "repeats": _repeats,
     "group norms": lambda layers, ops, x: layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
+    "groups of columns": lambda layers, ops, x: layers.GroupNormalization(3, axis=2)(x),
     "norms by the root": lambda layers, ops, x: layers.RMSNormalization()(ops.rms_normalization(_tokens(layers, x), epsilon=1e-3)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish", "mish"),
     "gelu": _row("gelu", "relu"),
@@ -304,8 +319,8 @@ KERAS_3_CASES: Mapping[str, Make] = {
 """Cases that only Keras 3 has."""
 RESIZING = ("other cells", "the nearest cells")
 """Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm then trains."""
-BY_COMPARISON = ("elu", "thresholds", "norm of all cells", "norm of a whole map", "repeats")
-"""Cases that TensorFlow's graphs say by ops that porter lacks, such as comparisons of numbers."""
+BY_COMPARISON = ("elu", "thresholds", "repeats", "groups of columns")
+"""Cases that TensorFlow's graphs say by what porter lacks, such as comparisons of numbers, or stored arrays in other axes."""
 
 
 def keras_model(keras: Any, cases: Mapping[str, Make]) -> tuple[Any, list[str]]:
