@@ -172,10 +172,23 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
             format=checkpoint.format,
             sha256=checkpoint.sha256,
             published=False,
-            notes=(*checkpoint.notes, *fit.notes),
+            notes=(*checkpoint.notes, *fit.notes, *_of_several(fit)),
         ),
         fitted=Fitted(checkpoint, fit),
     )
+
+
+def _of_several(fit: Fit) -> tuple[str, ...]:
+    """A note on tensors that several layers have, such as those of a layer that is called twice."""
+    paths: dict[str, list[str]] = {}
+    for (path, _), name in fit.tensors.items():
+        paths.setdefault(name, []).append(path)
+    shared = {name: each for name, each in paths.items() if len(each) > 1}
+    if not shared:
+        return ()
+    name, first = next(iter(shared.items()))
+    copies = "the port has a copy for each, and its training would change them apart"
+    return (f"tensors that several layers share: {len(shared)}, such as {name} of {' and '.join(first[:2])}; {copies}",)
 
 
 def _left_out(file: FileGraph, taps: Mapping[str, str]) -> tuple[LeftOut, ...]:

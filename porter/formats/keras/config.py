@@ -16,6 +16,12 @@ LayerPath = tuple[str, ...]
 """Where Keras 3 puts a layer's variables: one `class_counter` per level of nested models, such as `(functional, conv2d_3)`."""
 
 
+_PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
+"""Packages of Keras's own layers."""
+_ALIKE = frozenset({"Activation", "Dense", "Dropout", "ELU", "LeakyReLU", "ReLU"})
+"""Layers that do the same to each step of a sequence whether it is alone or not."""
+
+
 @dataclass(frozen=True)
 class Described:
     """A layer as a config describes it: its own name, its class in Keras's snake case, and its arguments."""
@@ -30,6 +36,31 @@ def snake_case(name: str) -> str:
     name = re.sub(r"\W+", "", name)
     name = re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def wrapped(layer: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The layer that another one has and computes in inference; None for others.
+
+    SpectralNormalization changes its layer's kernel in training, as it is called (its `call` in
+    keras/src/layers/normalization/spectral_normalization.py).
+    """
+    kind, config = layer["class_name"], layer["config"]
+    inner = config.get("layer") if kind in ("SpectralNormalization", "TimeDistributed") else None
+    if not isinstance(inner, dict) or is_foreign(layer) or (kind == "TimeDistributed" and inner.get("class_name") not in _ALIKE):
+        return None
+    return inner
+
+
+def is_foreign(layer: Mapping[str, Any]) -> bool:
+    """Whether a layer's class is not Keras's own: a user's `ReLU` is not Keras's.
+
+    Since 2.12 Keras writes a module beside the class, and a registered name for classes that are not its own. The module of a class
+    in a script or a notebook is null (keras/src/saving/serialization_lib.py, serialize_keras_object).
+    """
+    module = layer.get("module")
+    if isinstance(module, str):
+        return module.partition(".")[0] not in _PACKAGES
+    return layer.get("registered_name") is not None
 
 
 def describe_layers(text: bytes, path: Path) -> dict[LayerPath, Described]:
@@ -59,3 +90,10 @@ def _describe(model: Mapping[str, Any], path: LayerPath, described: dict[LayerPa
         described[here] = Described(str(layer.get("name") or arguments["name"]), kind, arguments)
         if isinstance(arguments.get("layers"), list):
             _describe(layer, here, described)
+        elif (inner := wrapped(layer)) is not None:
+            described[*here, "layer"] = _described(inner)
+
+
+def _described(layer: Mapping[str, Any]) -> Described:
+    arguments = layer["config"]
+    return Described(str(layer.get("name") or arguments["name"]), snake_case(layer["class_name"]), arguments)

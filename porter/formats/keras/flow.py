@@ -11,8 +11,9 @@ from graphlib import TopologicalSorter
 from typing import Any, TypeAlias
 
 from porter.base.errors import FileError
+from porter.formats.keras.config import is_foreign, wrapped
 from porter.formats.keras.nodes import Inbound, Reference, parse_inbound, parse_references
-from porter.formats.keras.versions import DEFAULTS, MODELS, OPERATION, is_foreign, is_operation, modern
+from porter.formats.keras.versions import DEFAULTS, MODELS, OPERATION, is_operation, modern
 from porter.formats.limits import MOST_NODES, Members, read_json
 
 LayerNames = tuple[str, ...]
@@ -42,8 +43,7 @@ class Call:
 
     Attributes:
         path: names of the models around it, outermost first, and its own.
-        kind: its class, by its name in today's Keras; an operation's begins with `keras.ops.`. It is a model's class only for a
-            further call of a model: the layers of a model represent its first call.
+        kind: its class, by its name in today's Keras; an operation's begins with `keras.ops.`. The layers of a model represent it.
         arguments: its config.
         given: the arguments of the call, with `Result` for each tensor.
         call_index: how many calls of the same layer come before it.
@@ -99,9 +99,10 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         model = read_json(text)
         if not _is_model(model):
             return None
-        calls: list[Call] = []
+        calls = _Calls()
         outputs, names = _in_order(model, _flatten(calls, model, (), [SOURCE], None))
-        return Flow(tuple(calls), tuple(outputs), _shape_of(model), _version(model, calls), str(model.get(_BACKEND, "")), names)
+        version, backend = _version(model, calls.found), str(model.get(_BACKEND, ""))
+        return Flow(tuple(calls.found), tuple(outputs), _shape_of(model), version, backend, names)
 
 
 def _in_order(model: Mapping[str, Any], outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
@@ -122,7 +123,7 @@ def names_within(text: str | bytes, where: str) -> dict[str, frozenset[str]]:
     with _reading(where):
         model = read_json(text)
         layers = _layers(model) if _is_model(model) else []
-        return {_name(layer): frozenset(_names(layer, 0)) for layer in layers if _is_model(layer)}
+        return {_name(layer): frozenset(_names(layer, 0)) for layer in layers if _is_model(layer) or wrapped(layer) is not None}
 
 
 def with_stated(text: str | bytes, stated: Stated, where: str) -> str | bytes:
@@ -171,9 +172,10 @@ def _is_model(layer: Mapping[str, Any]) -> bool:
 def _names(model: Mapping[str, Any], depth: int) -> Iterator[str]:
     if depth > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
-    for layer in _layers(model):
+    inner = wrapped(model)
+    for layer in _layers(model) if inner is None else [inner]:
         yield _name(layer)
-        if _is_model(layer):
+        if _is_model(layer) or wrapped(layer) is not None:
             yield from _names(layer, depth + 1)
 
 
@@ -195,13 +197,35 @@ def _name(layer: Mapping[str, Any]) -> str:
     return name
 
 
+@dataclass
+class _Calls:
+    """The calls so far, and how many calls of models they stand for."""
+
+    found: list[Call] = field(default_factory=list)
+    models: int = 0
+
+    def add(self, call: Call) -> Result:
+        if len(self.found) >= MOST_NODES:
+            raise ValueError(f"its layers are called more than {MOST_NODES} times")
+        self.found.append(call)
+        return Result(len(self.found) - 1)
+
+    def enter(self) -> None:
+        """Counts a call of a model, which may have no layers: models in each other that are called twice are exponentially many."""
+        self.models += 1
+        if self.models > MOST_NODES:
+            raise ValueError(f"its models are called more than {MOST_NODES} times")
+
+
 def _flatten(
-    calls: list[Call], model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Result], training: bool | None
+    calls: _Calls, model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Result], training: bool | None, round: int = 0
 ) -> list[Result]:
+    """The results of a model's call, of which `round` come before it."""
+    calls.enter()
     if len(path) > _MOST_DEPTH:
         raise ValueError(f"models are nested deeper than {_MOST_DEPTH}")
     if model["class_name"] == "Sequential" or isinstance(model["config"], list):
-        return _flatten_sequential(calls, model, path, inputs, training)
+        return _flatten_sequential(calls, model, path, inputs, training, round)
     config, layers = model["config"], {_name(layer): layer for layer in _layers(model)}
     nodes = {name: [parse_inbound(node, layers) for node in layer.get("inbound_nodes") or ()] for name, layer in layers.items()}
     starts = [reference.layer for reference in parse_references(config["input_layers"])]
@@ -209,7 +233,7 @@ def _flatten(
     known: dict[tuple[str, int], list[Result]] = {}
     for place, name in enumerate(starts):
         known[name, 0] = [
-            inputs[place] if place < len(inputs) else _add(calls, Call((*path, name), "InputLayer", {}, Inbound((), {})))
+            inputs[place] if place < len(inputs) else calls.add(Call((*path, name), "InputLayer", {}, Inbound((), {}), round))
         ]
     resolve = _Resolver(layers, nodes)
     for name, index in resolve.order(outputs):
@@ -218,40 +242,40 @@ def _flatten(
         if not nodes[name]:
             raise ValueError(f"layer '{name}' is never called")
         given = nodes[name][index].replaced(lambda reference: _pick(known[resolve.key(reference)], reference.output))
-        known[name, index] = _call(calls, layers[name], (*path, name), given, index, training)
+        known[name, index] = _call(calls, layers[name], (*path, name), given, round * len(nodes[name]) + index, training)
     return [_pick(known[resolve.key(reference, of_model=True)], reference.output) for reference in outputs]
 
 
 def _flatten_sequential(
-    calls: list[Call], model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Result], training: bool | None
+    calls: _Calls, model: Mapping[str, Any], path: LayerNames, inputs: Sequence[Result], training: bool | None, round: int
 ) -> list[Result]:
     values = list(inputs)
     for layer in _layers(model):
         if layer["class_name"] != "InputLayer":
-            values = _call(calls, layer, (*path, _name(layer)), Inbound((values[0],), {}), 0, training)
+            values = _call(calls, layer, (*path, _name(layer)), Inbound((values[0],), {}), round, training)
     return values
 
 
 def _call(
-    calls: list[Call], layer: Mapping[str, Any], path: LayerNames, given: Inbound, index: int, training: bool | None
+    calls: _Calls, layer: Mapping[str, Any], path: LayerNames, given: Inbound, index: int, training: bool | None
 ) -> list[Result]:
     fixed = given.keywords.get("training")
     training = fixed if isinstance(fixed, bool) else training
     kind, config = layer["class_name"], layer["config"]
     if not isinstance(kind, str):
         raise ValueError("a layer's class is not text")
-    if kind in MODELS and not index:
-        return _flatten(calls, layer, path, _fed(layer, given), training)
     if kind in MODELS:
-        return [_add(calls, Call(path, kind, {}, given, index, training))]
+        return _flatten(calls, layer, path, _fed(layer, given), training, index)
     if is_foreign(layer):
-        return [_add(calls, Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training))]
+        return [calls.add(Call(path, f"{kind} of {layer.get('module') or 'the user'}", config, given, index, training))]
+    if (inner := wrapped(layer)) is not None and not (kind == "SpectralNormalization" and training):
+        return _call(calls, inner, (*path, _name(inner)), given, index, training)
     kind, arguments = modern(kind, config)
     if isinstance(layer.get("module"), str):  # of Keras's own, which may leave out what has a default
         arguments = {**DEFAULTS.get(kind, {}), **arguments}
     if is_operation(layer):
         kind = f"{OPERATION}{kind}"
-    return [_add(calls, Call(path, kind, arguments, given, index, training))]
+    return [calls.add(Call(path, kind, arguments, given, index, training))]
 
 
 def _fed(model: Mapping[str, Any], given: Inbound) -> list[Result]:
@@ -266,13 +290,6 @@ def _fed(model: Mapping[str, Any], given: Inbound) -> list[Result]:
         raise ValueError(f"model '{_name(model)}' has the inputs {sorted(inputs)}, and is called with {sorted(named)}")
     names = sorted(inputs) if isinstance(inputs, dict) else [reference.layer for reference in parse_references(inputs)]
     return [value for name in names for value in results_in(named[name])]
-
-
-def _add(calls: list[Call], call: Call) -> Result:
-    if len(calls) >= MOST_NODES:
-        raise ValueError(f"its layers are called more than {MOST_NODES} times")
-    calls.append(call)
-    return Result(len(calls) - 1)
 
 
 def _pick(values: Sequence[Result], output: int) -> Result:

@@ -230,8 +230,6 @@ def _expect_plain_call(layer: Layer, call: Call) -> None:
         raise NoOp(f"{call.kind} of {len(layer.inputs)} values" if layer.inputs else f"a further {call.kind}")
     if is_in_training(call):
         raise NoOp(f"{call.kind} called with training=True")
-    if call.call_index and holds_tensors(call.kind):
-        raise NoOp(f"{call.kind} called a second time")
 
 
 def operands_of(call: Call) -> list[Any]:
@@ -256,7 +254,7 @@ def _taken(operand: Any, given: Mapping[int, Reference], hold: Callable[[Array],
 
 def name_calls(flow: Flow, tensors: Mapping[str, Array]) -> list[Named]:
     """Every call with the name of its node: its layer's name, `layer:2` at the layer's second call."""
-    holders = [call.path for call in flow.calls if not call.call_index and _may_hold(call)]
+    holders = [call.path for call in flow.calls if _may_hold(call)]
     names = name_layers(holders, [call.path for call in flow.calls], tensors)
     by_layer: dict[str, dict[str, str]] = {}
     for tensor in tensors:

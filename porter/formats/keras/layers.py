@@ -18,10 +18,11 @@ from porter.filegraph.walk import NoOp, Read, apply, leave_out
 from porter.formats.keras import arrays, norms
 from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
+from porter.formats.keras.config import is_foreign
 from porter.formats.keras.flow import Call
 from porter.formats.keras.layer import Layer, count, number, pair
 from porter.formats.keras.resizing import resize_of
-from porter.formats.keras.versions import COSINE, is_foreign, modern
+from porter.formats.keras.versions import COSINE, modern
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Window
 
@@ -40,7 +41,7 @@ IDENTITY_AT_INFERENCE = AUGMENTATIONS | {
 }
 """Layers that give their input back outside of training; RandomCrop only if its input has its size. StochasticDepth is
 keras.applications' own."""
-_TRAINED = frozenset({*IDENTITY_AT_INFERENCE, "BatchNormalization"}) - {"ActivityRegularization", "Identity"}
+_TRAINED = (IDENTITY_AT_INFERENCE | {"BatchNormalization", "SpectralNormalization"}) - {"ActivityRegularization", "Identity"}
 """Layers that compute another function when they are called with training=True."""
 FUSING = frozenset({"Conv2D", "Conv2DTranspose", "Dense", "DepthwiseConv2D", "EinsumDense", "SeparableConv2D"})
 """Layers that also have an `activation` argument."""

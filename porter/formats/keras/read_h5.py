@@ -138,6 +138,8 @@ def _layers_of(file: hdf5.Hdf5, group: Node, name: str, inside: Collection[str])
     layers = []
     for scope, held in _renamed(scopes, inside).items():
         inner = scope[1:] if scope[:1] == (name,) else scope
+        if len(inside) == len(scopes) == 1:  # Keras 2 names the variables of a TimeDistributed's layer as its own
+            inner = inner or tuple(inside)
         layers.append(Holder(inner[-1] if inner else name, "/".join((name, *inner)), held))
     return layers
 

@@ -37,8 +37,6 @@ _FUNCTIONS: Mapping[str, str] = {
 """TensorFlow's functions with another name than in keras.ops, by the last part of the name."""
 _FUNCTION_PACKAGES = frozenset({"", "math", "nn", "__operators__", "linalg", "compat.v1", "compat.v1.nn", "compat.v1.math"})
 
-_PACKAGES = frozenset({"keras", "tensorflow", "tf_keras"})
-"""Packages of Keras's own layers."""
 _CLASSES: Mapping[str, str] = {
     "Convolution2D": "Conv2D",
     # tf.keras in TensorFlow 1.13 to 2.1 (tensorflow/python/keras/layers/normalization.py and normalization_v2.py).
@@ -68,18 +66,6 @@ _KERAS_1_PADS = ("top_pad", "bottom_pad", "left_pad", "right_pad")
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {"ReLU": {"max_value": None}}
 """Of arguments that every Keras writes, by which its own classes are told from a user's where a file does not name their module."""
-
-
-def is_foreign(layer: Mapping[str, Any]) -> bool:
-    """Whether a layer's class is not Keras's own: a user's `ReLU` is not Keras's.
-
-    Since 2.12 Keras writes a module beside the class, and a registered name for classes that are not its own. The module of a class
-    in a script or a notebook is null (keras/src/saving/serialization_lib.py, serialize_keras_object).
-    """
-    module = layer.get("module")
-    if isinstance(module, str):
-        return module.partition(".")[0] not in _PACKAGES
-    return layer.get("registered_name") is not None
 
 
 def operation_name(kind: str, arguments: Mapping[str, Any]) -> str | None:

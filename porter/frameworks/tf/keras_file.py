@@ -172,16 +172,17 @@ class _Builder:
                 return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
         if call.kind not in CLASSES:
             return inputs[0]
-        layer, channels = self._layers.get(call.path), inputs[0].shape[-1]
-        if layer is None:
+        channels, is_new = inputs[0].shape[-1], call.path not in self._layers
+        if is_new:
             self._expect_shapes(named, channels)
-            layer = self._layers[call.path] = self._layer(*_run_as(call, channels))
+            self._layers[call.path] = self._layer(*_run_as(call, channels))
+        layer = self._layers[call.path]
         if call.kind == "MultiHeadAttention":
             layer._inverse_sqrt_key_dim = np.asarray(1 / np.sqrt(call.arguments["key_dim"]))  # Keras would round it to float32
             found = layer(*inputs)
         else:
             found = layer(inputs if isinstance(call.given.arguments[0], tuple) else inputs[0])
-        if not call.call_index:
+        if is_new:
             self._fill(layer, named, channels)
         return found
 

@@ -11,7 +11,17 @@ import pytest
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
-from tests.support.filegraph.keras_cases import BY_COMPARISON, KERAS_3_CASES, KERAS_CASES, RESIZING, images, keras_model
+from tests.support.filegraph.keras_cases import (
+    BY_COMPARISON,
+    CHANNELS,
+    COLUMNS,
+    KERAS_3_CASES,
+    KERAS_CASES,
+    RESIZING,
+    ROWS,
+    images,
+    keras_model,
+)
 from tests.support.filegraph.values import channels_first, distance, values_as_run
 from tests.support.oracle import OfAxes
 
@@ -84,6 +94,22 @@ def test_what_is_read_computes_what_keras_computes(form: str, keras: Any, model:
     for few in (said[::2], said[1::2]) if form == "h5" else (said,):  # a small .h5 holds few names
         part = keras.Model(whole.input, [whole.outputs[place] for place in few])
         expect_read(part, FORMS[form](part, tmp_path), [cases[place] for place in few])
+
+
+@pytest.mark.parametrize("form", ["keras", "h5"])
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file")
+def test_models_that_are_called_twice(form: str, keras: Any, tmp_path: Path) -> None:
+    layers, image = keras.layers, keras.Input((ROWS, COLUMNS, CHANNELS))
+    conv = layers.Conv2D(CHANNELS, 3, padding="same", activation="relu")
+    block = keras.Sequential([conv, layers.BatchNormalization()], name="block")
+    inner = keras.Input((ROWS, COLUMNS, CHANNELS))
+    tower = keras.Model(inner, layers.GlobalMaxPooling2D()(block(block(inner))), name="tower")
+    pair = layers.Subtract()([tower(image), tower(layers.Conv2D(CHANNELS, 1)(image))])
+    model = keras.Model(image, [pair, layers.Flatten()(image)])
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(random.uniform(0.1, 1.0, weight.shape))
+    expect_read(model, FORMS[form](model, tmp_path), ["pair", "image"])
 
 
 def expect_read(model: Any, path: Path, cases: list[str]) -> None:

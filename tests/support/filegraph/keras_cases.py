@@ -86,12 +86,20 @@ def _boxes(layers: Any, ops: Any, x: Any) -> Any:
     return [layers.Softmax()(scores), boxes]
 
 
+def _called_twice(layers: Any, ops: Any, x: Any) -> Any:
+    """Layers that two inputs share, one of which is what they gave."""
+    conv, norm = layers.Conv2D(CHANNELS, 3, padding="same", activation="relu"), layers.BatchNormalization()
+    return layers.Subtract()([norm(conv(x)), norm(conv(norm(x)))])
+
+
 KERAS_CASES: Mapping[str, Make] = {
     "a transformer": _transformer,
     "attention to others": _crossed,
     "a non-local block": _non_local,
     "attention in windows": _windows,
     "boxes": _boxes,
+    "layers called twice": _called_twice,
+    "a layer of each step": lambda layers, ops, x: layers.TimeDistributed(layers.Dense(3, activation="tanh"))(_tokens(layers, x)),
     "moved axes": lambda layers, ops, x: layers.Permute((3, 1, 2))(x),
     "turned tokens": lambda layers, ops, x: layers.Permute((2, 1))(layers.Dense(5)(layers.Permute((2, 1))(_tokens(layers, x)))),
     "einsums": lambda layers, ops, x: layers.EinsumDense("abcd,ced->abe", (ROWS * COLUMNS, 5), bias_axes="e")(
@@ -282,6 +290,7 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "repeats": _repeats,
     "group norms": lambda layers, ops, x: layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
     "groups of columns": lambda layers, ops, x: layers.GroupNormalization(3, axis=2)(x),
+    "a spectral norm": lambda layers, ops, x: layers.SpectralNormalization(layers.Conv2D(3, 2, activation="relu"))(x),
     "norms by the root": lambda layers, ops, x: layers.RMSNormalization()(ops.rms_normalization(_tokens(layers, x), epsilon=1e-3)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish", "mish"),
     "gelu": _row("gelu", "relu"),

@@ -502,10 +502,16 @@ def test_a_nested_model_that_is_an_output() -> None:
         assert read(model, kernels("conv")).outputs == ("conv",)
 
 
-def test_the_second_call_of_a_nested_model_is_foreign() -> None:
-    graph = read(nested(1, 2, ["in", 0, 0, {}], ["relu", 0, 0, {}]), kernels("conv"))
-    assert graph.by_name["base:2"].op == Foreign("Functional called a second time")
-    assert graph.by_name["base:2"].inputs == ("relu",) and graph.by_name["both"].inputs == ("base:2", "relu")
+def test_a_nested_model_that_is_called_twice() -> None:
+    """Its layers stand in the graph for each of its calls, with the same tensors."""
+    graph = read(nested(1, 2, ["in", 0, 0, {}], ["in", 0, 0, {}]), kernels("conv"))
+    assert [(node.name, node.inputs) for node in graph.nodes] == [
+        ("conv", (INPUT,)),
+        ("conv:2", (INPUT,)),
+        ("relu", ("conv",)),
+        ("both", ("conv:2", "relu")),
+    ]
+    assert graph.by_name["conv"].tensors == graph.by_name["conv:2"].tensors == {"kernel": Stored("conv/kernel", "HWIO")}
 
 
 def test_a_layer_that_is_called_twice() -> None:
@@ -513,12 +519,25 @@ def test_a_layer_that_is_called_twice() -> None:
     shared = {**conv("conv", "in"), "inbound_nodes": [[["relu", 0, 0, {}]], [["relu", 1, 0, {}]]]}
     model = functional(source(), relu, shared)
     model["config"]["output_layers"] = [["conv", 1, 0]]
-    assert said(read(model, kernels("conv"))) == {
+    assert said(read(model, {"conv/kernel": np.ones((3, 3, 3, 3))})) == {
         "relu": Relu(),
         "conv": Conv(4, THREE, Convention()),
         "relu:2": Relu(),
-        "conv:2": Foreign("Conv2D called a second time"),
+        "conv:2": Conv(4, THREE, Convention()),
     }
+
+
+def test_models_in_each_other_that_are_called_twice_are_bounded() -> None:
+    """Each of 20 has no layer but the next one, which it calls twice: a million calls."""
+    model = functional(source(), name="model0")
+    model["config"]["output_layers"] = [["in", 0, 0]]
+    for depth in range(1, 21):
+        calls = [[["in", 0, 0, {}]], [[model["config"]["name"], 1, 0, {}]]]
+        inner = {**model, "name": model["config"]["name"], "inbound_nodes": calls}
+        model = functional(source(), inner, name=f"model{depth}")
+        model["config"]["output_layers"] = [[inner["name"], 2, 0]]
+    with pytest.raises(FileError, match="its models are called more than"):
+        read(model)
 
 
 def test_training_that_is_fixed() -> None:
