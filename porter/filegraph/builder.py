@@ -20,13 +20,15 @@ from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
 from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, input_shape, ops
-from porter.graph.ops import AXES, Axes, Axis, Function, Order, channels_in, is_map
+from porter.graph.ops import AXES, Axes, Function, Order, channels_in, is_map
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
 
 Tensors = Mapping[str, Stored]
 Numbers = NDArray[np.float64]
 _POINT = Window((1, 1))
+CELLS = (1, 2)
+"""The axes of a map's rows and columns."""
 LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 """Stands for no bound, because ports have finite numbers."""
 
@@ -256,10 +258,16 @@ class Builder:
         every = range(len(places))
         if len(places) == self.input.channels and places in ([*every], [*every[::-1]]):
             scale, offset = (np.concatenate(numbers) for numbers in zip(*(part[1:] for part in parts), strict=True))
-            order = {AXES[0]: slice(None, None, 1 if places == [*every] else -1)}
-            whole = self.cut(name, Value(INPUT, (len(places), *(values[0].shape or ())[1:])), order)
-            return self.affine(name, whole, scale, offset)
+            whole = Value(INPUT, (len(places), *(values[0].shape or ())[1:]))
+            turned = [] if places == [*every] else [ops.SliceChannels(every[-1], -1, -1)]
+            return self.affine(name, self.chain(name, whole, turned), scale, offset)
         return self.add(name, ops.ConcatChannels(), *values) if len(values) > 1 else values[0]
+
+    def join(self, name: str, axis: int, *values: Value) -> Value:
+        """Arrays one after the other along an axis, which is counted without the batch; features along their channels."""
+        if not values[0].is_array:
+            return self.concat(name, *values)
+        return self.add(name, ops.Join(axis), *values) if len(values) > 1 else values[0]
 
     def _scaled_input(self, value: Value) -> tuple[range, Numbers, Numbers] | None:
         """Channels of the input, and what scales each and is added to it, if the value is that."""
@@ -276,39 +284,62 @@ class Builder:
         """The mean of the values in each place."""
         return self.affine(name, self.add(f"{name}:sum", ops.Add(), *values), (1 / len(values),), (0.0,))
 
-    # Places and axes.
+    # Along axes, counted without the batch: each has a form for maps and features, and one for arrays.
 
-    def reduce(self, name: str, value: Value, function: Function, axes: Collection[Axis], keep: bool = True) -> Value:
-        """The mean, the largest value or the norm over axes of a map, which stay with one cell; without `keep` over all rows and
-        columns.
+    def reduce(self, name: str, value: Value, function: Function, axes: Collection[int], keep: bool = True) -> Value:
+        """The mean, the largest value or the norm over axes: of an array they go, of a map they stay with one cell; without `keep`
+        over all rows and columns.
         """
+        if value.is_array:
+            return self.chain(name, value, [ops.ReduceAxis(function, axis) for axis in sorted(axes, reverse=True)])
         if not value.is_map:
             return self.foreign(name, f"a {function} of what is not a map", value)
-        both = {"rows", "columns"} <= set(axes)
+        both = {*CELLS} <= {*axes}
         if both and function == "norm":
             end = [] if keep else [ops.Flatten()]
-            return self.chain(name, value, [*(ops.ReduceMap(function, axis) for axis in AXES if axis in axes), *end])
-        rest = [axis for axis in AXES if axis in axes and not (both and axis != "channels")]
+            return self.chain(name, value, [*(ops.ReduceMap(function, AXES[axis]) for axis in sorted(axes)), *end])
         whole = ops.GlobalAvgPool if function == "mean" else ops.GlobalMaxPool
         first: list[Op] = [whole(keep)] if both else []
+        rest = [AXES[axis] for axis in sorted(axes) if not (both and axis in CELLS)]
         return self.chain(name, value, first + [ops.ReduceMap(function, axis) for axis in rest])
 
-    def cut(self, name: str, value: Value, slices: Mapping[Axis, slice]) -> Value:
-        """A part of a map, or of features (their axis is `channels`), as Python's slices take it."""
-        if value.shape is None:
-            return self.foreign(name, "a slice of a value of unknown size", value)
-        every = range(value.channels or 0)
-        channels = every[slices.get("channels", slice(None))]
+    def cut(self, name: str, value: Value, slices: Mapping[int, slice]) -> Value | None:
+        """A part of a value, as Python's slices take it; None where it depends on a size that is unknown, or turns another axis
+        around than the channels of a map.
+        """
+        every, shape = range(value.channels or 0), value.shape or ()
+        cells = range(len(shape)) if value.is_array else range(1, len(shape))
+        ends = {axis: _ends(slices.get(axis, slice(None)), shape[axis]) for axis in cells}
+        known = {axis: each for axis, each in ends.items() if each is not None}
+        if value.shape is None or len(known) < len(ends):
+            return None
+        if value.is_array:
+            return self.chain(name, value, [ops.CropAxis(axis, *each) for axis, each in known.items() if each != (0, 0, 1)])
+        channels = every[slices.get(0, slice(None))]
         cuts: list[Op] = [ops.SliceChannels(channels.start, channels.stop, channels.step)] if channels != every else []
         if value.is_map:
-            _, rows, columns = value.shape
-            down, across = _ends(slices.get("rows", slice(None)), rows), _ends(slices.get("columns", slice(None)), columns)
-            if down is None or across is None:
-                return self.foreign(name, "a slice that depends on the size, or that turns a map around", value)
+            down, across = (known[axis] for axis in CELLS)
             pads, steps = (*down[:2], *across[:2]), (down[2], across[2])
             cuts += [ops.CropMap(pads)] if any(pads) else []
             cuts += [ops.MaxPool(Window((1, 1), steps), Convention(fill=LOWEST))] if steps != (1, 1) else []
         return self.chain(name, value, cuts)
+
+    def widen(self, name: str, value: Value, ends: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Value:
+        """Cells of `fill` before and after those of axes, of a map's channels and of features zeros; negative amounts cut some off.
+
+        Raises:
+            PaddingError: as `pad`.
+        """
+        if value.is_array:
+            links = list[Op]()
+            for axis, (before, after) in sorted(ends.items()):
+                links += [ops.CropAxis(axis, max(-before, 0), max(-after, 0))] if min(before, after) < 0 else []
+                links += [ops.PadAxis(axis, max(before, 0), max(after, 0), fill)] if max(before, after) > 0 else []
+            return self.chain(name, value, links)
+        channels, rows, columns = (ends.get(axis, (0, 0)) for axis in range(3))
+        if any((*rows, *columns)):
+            value = self.pad(f"{name}:map" if any(channels) else name, value, (*rows, *columns), fill)
+        return self.add(name, ops.PadChannels(*channels), value) if any(channels) else value
 
     def chain(self, name: str, value: Value, links: Sequence[Op]) -> Value:
         """Ops one after the other; the last one has the layer's name."""

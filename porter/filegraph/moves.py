@@ -1,4 +1,4 @@
-"""What an op graph does with the axes of its tensors: reshapes, transposes, slices, pads and reductions, for every format.
+"""What an op graph does with the axes of its tensors: reshapes, transposes, parts, joins and pads, for every format.
 
 A reshape or a transpose adds no node: the views follow it, until an op needs the value. Functions take the values that a node reads
 as references; axes are places in the tensor as the file has it, from either end.
@@ -23,10 +23,6 @@ from porter.filegraph.walk import Lacks, Read, Repeated, Walk
 from porter.graph import (
     CropAxis,
     ExtendMap,
-    Join,
-    Op,
-    PadAxis,
-    PadChannels,
     Rearrange,
     Tokens,
     Upsample,
@@ -89,7 +85,7 @@ def squeeze(walk: Walk[N], node: N, source: Reference, places: Collection[int] |
 
 def unsqueeze(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
     """The tensor with axes of one cell, which have these places in it."""
-    return walk.view(source).with_axes(places) or Lacks()
+    return walk.view(source).with_axes(places)
 
 
 def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -> Read:
@@ -144,76 +140,29 @@ def take(walk: Walk[N], node: N, source: Reference, index: Sequence[slice | int 
     given = [part for part in index if part is not None]
     found = cut(walk, node, source, dict(enumerate(given)))
     added = [place for place, part in enumerate(part for part in index if not isinstance(part, int)) if part is None]
-    return found.with_axes(added) or Lacks() if isinstance(found, View) and added else found
+    return found.with_axes(added) if isinstance(found, View) and added else found
 
 
 def _cut(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
-    names, sizes = walk.views.names(view), view.sizes
-    if sizes is None:
+    aligned = None if view.axes is None else walk.aligned(f"{name}:array", view)
+    if aligned is None:
         return Lacks()
-    if names is None:
-        return _cut_array(walk, node, name, view, parts)
     gone = view.places(place for place, part in parts.items() if isinstance(part, int))
-    slices = {names[place]: slice(part, part + 1 or None) if isinstance(part, int) else part for place, part in parts.items()}
-    if not _is_whole(slices.get("batch", slice(None)), sizes[names.index("batch")]):
+    cells = {place: slice(part, part + 1 or None) if isinstance(part, int) else part for place, part in parts.items()}
+    slices = aligned.by_axis({place: part for place, part in cells.items() if not _is_whole(part, view.size(place))})
+    if slices is None:
         return Lacks(f"{node.op} of the batch")
-    value = walk.builder.cut(name, view.value, {axis: part for axis, part in slices.items() if axis != "batch"})
-    found = walk.views.laid(value, names)
+    value = walk.builder.cut(name, aligned.value, slices)
+    if value is None:
+        return Lacks(f"{node.op} that depends on the size, or that turns an axis around")
+    found = aligned.held(value)
     return (found.without(gone) if found and gone else found) or Lacks()
 
 
-def _cut_array(walk: Walk[N], node: N, name: str, whole: View, parts: Mapping[int, slice | int]) -> Read:
-    """As `cut`, of an array; the batch may be another axis than the first."""
-    order = whole.batch_first
-    parts = {place_of(place, len(order)): part for place, part in parts.items()}
-    if order and order[0]:
-        turned = whole.transposed(order)
-        found = (
-            _cut_array(walk, node, name, turned, {order.index(place): part for place, part in parts.items()}) if turned else Lacks()
-        )
-        left = [place for place in order if not isinstance(parts.get(place), int)]
-        return found.transposed([left.index(place) for place in sorted(left)]) or Lacks() if isinstance(found, View) else found
-    view = walk.as_array(f"{name}:array", whole)
-    *others, part = (parts.get(place, slice(None)) for place in range(len(order)))
-    if view is not None and not view.value.is_array and all(map(_is_whole, others, whole.sizes or ())) and isinstance(part, slice):
-        return walk.builder.cut(name, view.value, {AXES[0]: part})  # of features
-    return _crop(walk, node, name, view, parts) if view is not None else Lacks()
-
-
-def _crop(walk: Walk[N], node: N, name: str, view: View, parts: Mapping[int, slice | int]) -> Read:
-    found, links, gone = view, list[Op](), []
-    for place, part in sorted(parts.items()):
-        size = view.size(place)
-        cells = slice(part, part + 1 or None) if isinstance(part, int) else part
-        if isinstance(part, int):
-            gone.append(place)
-        if _is_whole(cells, size):
-            continue
-        if view.has_batch(place):
-            return Lacks(f"{node.op} of the batch")
-        ends = _ends(cells, size)
-        if ends is None:
-            return Lacks(f"{node.op} that depends on the size, or that turns an axis around")
-        links.append(CropAxis(view.axis_at(place), *ends))
-    if links:
-        found = walk.views.led_like(view, walk.builder.chain(name, view.value, links))
-    return found.without(gone) or Lacks() if gone else found
-
-
-def _is_whole(part: slice | int, size: Dim) -> bool:
+def _is_whole(part: slice, size: Dim) -> bool:
     """Whether a part of an axis is all of it."""
-    if isinstance(part, int) or (part.start or 0, part.stop, part.step or 1) == (0, None, 1):
-        return not isinstance(part, int)
-    return not isinstance(size, Open) and range(size)[part] == range(size)
-
-
-def _ends(cells: slice, size: Dim) -> tuple[int, int, int] | None:
-    """Cells that are left out before and after, and the step; None where they depend on a size that is open."""
-    if not isinstance(size, Open):
-        start, stop, step = cells.indices(size)
-        return None if step < 1 else (start, max(size - stop, 0), step)
-    start, stop, step = cells.start or 0, cells.stop, cells.step or 1
-    return None if start < 0 or step < 1 or (stop is not None and stop >= 0) else (start, -(stop or 0), step)
+    stated = (part.start or 0, part.stop, part.step or 1) == (0, None, 1)
+    return stated or (not isinstance(size, Open) and range(size)[part] == range(size))
 
 
 def _slice(part: slice, size: Dim) -> slice:
@@ -272,15 +221,8 @@ def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequen
     views = [part if isinstance(part, View) else walk.views.of(part) for part in parts if isinstance(part, View | Value)]
     if len(views) < len(cells):
         return next((part for part in parts if isinstance(part, Lacks)), Lacks())
-    names = walk.views.alike(views)
-    if names is not None and names[place] == "channels":
-        return walk.views.laid(walk.builder.concat(node.name, *(part.value for part in views)), names) or Lacks()
-    found = [array for part in views if (array := walk.as_array(f"{node.name}:array", part)) is not None]
-    if len(found) < len(views):
-        return Lacks(f"{node.op} of values whose batch is moved")
-    if not found[0].value.is_array:
-        return walk.builder.concat(node.name, *(part.value for part in found))
-    return _joined(walk, node, found, found[0].axis_at(place))
+    whole = _by_channels(walk, node, views, place)
+    return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
 
 
 def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
@@ -298,17 +240,31 @@ def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:
 def concat(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along an axis. Zeros before and after them are a pad."""
     if not all(map(walk.is_value, sources)):
-        return _with_zeros(walk, node, sources, place) or _concat_arrays(walk, node, sources, place)
+        return _with_zeros(walk, node, sources, place) or _with_constants(walk, node, sources, place)
     views = [view for source in sources if (view := walk.kept(source)).axes is not None]
     cells = [cell for view in views if (cell := view.without([place])) is not None]
     stacked = _stacked(walk, node, cells, place) if len(cells) == len(sources) else None
-    if stacked is not None:
-        return stacked
-    found = walk.alike(sources)
-    if found is None or found[1][place] != "channels":
-        return _concat_arrays(walk, node, sources, place)
-    values, names = found
-    return walk.views.laid(walk.builder.concat(node.name, *values), names) or Lacks()
+    found = stacked or _by_channels(walk, node, walk.beside(sources), place)
+    return found or _joined(walk, node, [*map(walk.array, sources)], place)
+
+
+def _by_channels(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
+    """Maps or features one after the other along an axis that is their channels; None where it is another one."""
+    names = walk.views.alike(views)
+    if names is None or names[place] != "channels":
+        return None
+    return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in views)), names)
+
+
+def _joined(walk: Walk[N], node: N, views: Sequence[View | None], place: int) -> Read:
+    """Arrays one after the other along an axis; None is a value that is none."""
+    found = [view for view in views if view is not None]
+    if not found or len(found) < len(views):
+        return Lacks(f"{node.op} of values whose batch is moved")
+    if found[0].has_batch(place):
+        return Lacks(f"{node.op} along the batch")
+    value = walk.builder.join(node.name, found[0].axis_at(place), *(view.value for view in found))
+    return walk.views.led_like(found[0], value)
 
 
 def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
@@ -327,28 +283,22 @@ def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int
     return _padded(walk, node, found, {place: (first, last)}, 0.0) if isinstance(found, View) else None
 
 
-def _concat_arrays(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
-    """Arrays one after the other along an axis; a stored one before an array of tokens gives it further tokens."""
+def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
+    """Stored arrays beside values: before an array of tokens they are further ones, others are added to the zeros of a pad."""
     values = [source for source in sources if walk.is_value(source)]
-    views = [walk.array(source) for source in values]
-    if any(view is None for view in views) or not views:
-        return Lacks(f"{node.op} of values whose batch is moved")
-    found = [view for view in views if view is not None]
-    axis = found[0].axis_at(place)
-    if found[0].has_batch(place):
-        return Lacks(f"{node.op} along the batch")
-    if len(values) < len(sources):
-        tokens = None if len(found) > 1 or axis or sources[-1] not in values else _with_tokens(walk, node, found[0], sources[:-1])
-        return tokens or _with_stored(walk, node, found, sources, place) or Lacks(f"{node.op} with a constant")
-    return _joined(walk, node, found, axis)
+    view = _joined(walk, node, [*map(walk.array, values)], place) if values else Lacks()
+    if not isinstance(view, View):
+        return view
+    is_last = values == [sources[-1]] and view.axis_at(place) == 0
+    tokens = _with_tokens(walk, node, view, sources[:-1]) if is_last else None
+    return tokens or _with_stored(walk, node, view, sources, place) or Lacks(f"{node.op} with a constant")
 
 
-def _with_stored(walk: Walk[N], node: N, views: Sequence[View], sources: Sequence[Reference], place: int) -> View | None:
+def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference], place: int) -> View | None:
     """Stored arrays before and after values, as the zeros of a pad to which they are added."""
     live = [at for at, source in enumerate(sources) if walk.is_value(source)]
     stored = [None if at in live else walk.flow.value(source) for at, source in enumerate(sources)]
     held = [each for each in stored if each is not None]
-    view = _joined(walk, node, views, views[0].axis_at(place))
     sizes, shape = [*held[0].shape] if held else [], [*(view.value.shape or ())]
     fits = len(held) + len(live) == len(sources) and live == [*range(live[0], live[-1] + 1)] and len(sizes) == len(view.axes or ())
     if not fits or None in shape or sizes[: 1 - walk.views.whole] not in ([], [1]):
@@ -358,8 +308,7 @@ def _with_stored(walk: Walk[N], node: N, views: Sequence[View], sources: Sequenc
     numbers = np.concatenate([each for each in parts if each is not None], place)
     before = sum(each.shape[place] for each in held[: live[0]])
     after = numbers.shape[place] - before - sizes[place]
-    op = PadAxis(view.axis_at(place), before, after) if view.value.is_array else PadChannels(before, after)
-    wide = walk.builder.add(f"{node.name}:pad", op, view.value)
+    wide = walk.builder.widen(f"{node.name}:pad", view.value, {view.axis_at(place): (before, after)})
     tensor = walk.flow.hold(f"{node.name}:stored", numbers)
     value = with_stored(walk, node.name, "Add", wide, replace(tensor, shape=numbers.shape[1 - walk.views.whole :]))
     return walk.views.led_like(view, value) if value is not None else None
@@ -381,16 +330,19 @@ def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]
 def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
     """Values one after the other along a new axis, which has this place; of maps their channels, of which it counts the parts."""
     views = [walk.kept(source) for source in sources]
-    return _stacked(walk, node, views, place) or _of_channels(walk, node, views, place) or _stack_arrays(walk, node, sources, place)
-
-
-def _of_channels(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
-    """Maps of one channel, which their tensors have no axis for, as the channels of one map; None for other values."""
-    wide = [whole for view in views if (whole := view.with_axes([place])) is not None]
-    names = walk.views.alike(wide) if all(view.value.is_map for view in wide) else None
-    if names is None or names[place] != "channels":
-        return None
-    return walk.views.laid(walk.builder.concat(node.name, *(view.value for view in wide)), names)
+    if (stacked := _stacked(walk, node, views, place)) is not None:
+        return stacked
+    wide = [view.with_axes([place]) for view in views]
+    of_one_channel = _by_channels(walk, node, wide, place) if all(view.value.is_map for view in wide) else None
+    whole = [walk.view(source).with_axes([place]) for source in sources]
+    if of_one_channel is not None or any(view.axes is None for view in whole):
+        return of_one_channel or Lacks()
+    order = whole[0].batch_first
+    turned = [view.transposed(order) for view in whole]
+    arrays = [view and walk.as_array(f"{node.name}:array", view) for view in turned]
+    found = _joined(walk, node, arrays, order.index(place_of(place, len(order))))
+    back = [order.index(axis) for axis in range(len(order))]
+    return found.transposed(back) or Lacks() if isinstance(found, View) else found
 
 
 def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
@@ -408,60 +360,21 @@ def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View 
     return split and split.transposed(order)
 
 
-def _stack_arrays(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:
-    """Arrays one after the other along a new axis, which has this place."""
-    wide = [view for source in sources if (view := walk.view(source).with_axes([place])) is not None and view.axes]
-    order = wide[0].batch_first if wide else []
-    turned = [view.transposed(order) for view in wide]
-    found = [array for view in turned if view and (array := walk.as_array(f"{node.name}:array", view)) is not None]
-    if len(found) < len(sources):
-        return Lacks(f"{node.op} along the batch, or of values whose batch is moved")
-    whole = _joined(walk, node, found, found[0].axis_at(order.index(place_of(place, len(order)))))
-    return whole.transposed([order.index(axis) for axis in range(len(order))]) or Lacks()
-
-
-def _joined(walk: Walk[N], node: N, views: Sequence[View], axis: int) -> View:
-    if len(views) == 1:
-        return views[0]
-    return walk.views.led_like(views[0], walk.builder.add(node.name, Join(axis), *(view.value for view in views)))
-
-
 def pad(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], fill: float = 0.0) -> Read:
-    """One number before and after the cells of axes: of rows and columns, and zeros of channels. Negative pads crop a map."""
+    """One number before and after the cells of axes, and of the channels of maps and features zeros. Negative pads crop others."""
     return _padded(walk, node, walk.kept(source), pairs, fill)
 
 
 def _padded(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
-    names = walk.views.names(view)
-    if names is None:
-        array = walk.as_array(f"{node.name}:array", view)
-        return Lacks() if array is None else _pad_array(walk, node, array, pairs, fill)
-    pads = {names[place]: pair for place, pair in pairs.items() if any(pair)}
-    channels, rows, columns = (pads.get(axis, (0, 0)) for axis in AXES)
-    if "batch" in pads:
+    aligned = walk.aligned(f"{node.name}:array", view)
+    if aligned is None:
+        return Lacks()
+    ends = aligned.by_axis({place: pair for place, pair in pairs.items() if any(pair)})
+    if ends is None:
         return Lacks(f"{node.op} of the batch")
-    if any(channels) and (fill or min(channels) < 0):
+    if 0 in ends and not aligned.value.is_array and (fill or min(ends[0]) < 0):
         return Lacks(f"{node.op} of channels with {fill:g}")
-    value = view.value
-    if any((*rows, *columns)):
-        value = walk.builder.pad(f"{node.name}:map" if any(channels) else node.name, value, (*rows, *columns), fill)
-    if any(channels):
-        value = walk.builder.add(node.name, PadChannels(*channels), value)
-    return walk.views.laid(value, names) or Lacks()
-
-
-def _pad_array(walk: Walk[N], node: N, view: View, pairs: Mapping[int, tuple[int, int]], fill: float) -> Read:
-    """Cells of a number before and after those of axes; negative amounts cut some off."""
-    rank, links = len(view.axes or ()), list[Op]()
-    for place, (before, after) in sorted((place_of(place, rank), pair) for place, pair in pairs.items() if any(pair)):
-        axis = view.axis_at(place)
-        if view.has_batch(place):
-            return Lacks(f"{node.op} of the batch")
-        if min(before, after) < 0:
-            links.append(CropAxis(axis, max(-before, 0), max(-after, 0)))
-        if max(before, after) > 0:
-            links.append(PadAxis(axis, max(before, 0), max(after, 0), fill))
-    return walk.views.led_like(view, walk.builder.chain(node.name, view.value, links))
+    return aligned.held(walk.builder.widen(node.name, aligned.value, ends, fill)) or Lacks()
 
 
 def extend(walk: Walk[N], node: N, source: Reference, pairs: Mapping[int, tuple[int, int]], mode: Mode) -> Read:
@@ -500,7 +413,7 @@ def roll(walk: Walk[N], node: N, source: Reference, shifts: Mapping[int, int]) -
             continue
         last = walk.builder.add(f"{node.name}:last", CropAxis(axis, size - shift % size, 0), value)
         first = walk.builder.add(f"{node.name}:first", CropAxis(axis, 0, shift % size), value)
-        value = walk.builder.add(node.name, Join(axis), last, first)
+        value = walk.builder.join(node.name, axis, last, first)
     return walk.views.led_like(view, value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
@@ -18,8 +19,8 @@ from porter.graph import (
     Add,
     Affine,
     Op,
-    ReduceAxis,
     Sigmoid,
+    SliceChannels,
     Softmax,
     Sqrt,
 )
@@ -29,72 +30,80 @@ _MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""
 
 
-def reduce(walk: Walk[N], node: N, source: Source, function: Function, places: Collection[int], keep: bool) -> Read:
-    """The mean, the largest value or the norm over axes of a map, which stay with one cell if `keep`."""
+Reduction = Function | Literal["sum", "min"]
+
+
+def reduce(walk: Walk[N], node: N, source: Source, function: Reduction, places: Collection[int], keep: bool) -> Read:
+    """What a function makes of all numbers along axes, which stay with one cell if `keep`."""
+    if function == "sum":
+        return _total(walk, node, source, places, keep)
+    if function == "min":
+        return _least(walk, node, source, places, keep)
     view = walk.kept(source)
-    names = walk.views.names(view)
-    if names is None or not view.value.is_map:
-        own = walk.view(source)
-        order = own.batch_first
-        turned = own.transposed(order)
-        name, tap = (own.value.node, None) if isinstance(source, View) else (source[0], walk.tap(source))
-        array = None if turned is None else walk.as_array(name, turned, tap if order[0] == 0 else None)
-        gone = {place_of(place, len(order)) for place in places}
-        inner = [order.index(place) for place in gone]
-        found = Lacks() if array is None else _reduce_array(walk, node, array, function, inner, keep)
-        left = [place for place in order if keep or place not in gone]
-        return found.transposed([left.index(place) for place in sorted(left)]) or Lacks() if isinstance(found, View) else found
+    names = walk.views.names(view) if view.value.is_map else None
+    if names is None:
+        return _of_array(walk, node, source, function, places, keep)
     gone = {place_of(place, len(names)) for place in places}
     axes = {names[place] for place in gone}
     if "batch" in axes:
         return Lacks(f"{node.op} over the batch")
-    cells_only = axes == {"rows", "columns"}
-    value = walk.builder.reduce(node.name, view.value, function, [axis for axis in AXES if axis in axes], keep or not cells_only)
-    if cells_only and not keep:
-        return walk.views.laid(value, tuple(name for name in names if name not in axes)) or Lacks()
-    whole = walk.views.laid(value, names)
+    stays = keep or axes != {"rows", "columns"}
+    value = walk.builder.reduce(node.name, view.value, function, [AXES.index(axis) for axis in AXES if axis in axes], stays)
+    found = walk.views.laid(value, names if stays else tuple(name for name in names if name not in axes))
+    return (found if keep or not stays or found is None else found.without(gone)) or Lacks()
+
+
+def _of_array(walk: Walk[N], node: N, source: Source, function: Function, places: Collection[int], keep: bool) -> Read:
+    view = walk.view(source)
+    order, gone = view.batch_first, view.places(places)
+    array = walk.array(source, order)
+    found = Lacks() if array is None else _along(walk, node, array, function, sorted(order.index(place) for place in gone))
+    if not isinstance(found, View):
+        return found
+    whole = found.transposed([order.index(place) for place in range(len(order))])
     return (whole if keep or whole is None else whole.without(gone)) or Lacks()
 
 
-def _reduce_array(walk: Walk[N], node: N, view: View, function: Function, places: Collection[int], keep: bool) -> Read:
-    """A function along axes of an array, which stay with one cell if `keep`."""
-    gone = sorted({place_of(place, len(view.axes or ())) for place in places}, reverse=True)
-    if not gone or view.has_batch(gone[-1]):
+def _along(walk: Walk[N], node: N, view: View, function: Function, places: Sequence[int]) -> Read:
+    """A function along axes of an array whose first axis is the batch; they stay with one cell."""
+    if not places or view.has_batch(places[0]):
         return Lacks(f"{node.op} over the batch")
     images = [] if walk.views.whole else [(view.sizes or ())[0]]
-    if len(gone) == len(view.axes or ()) - len(images) and (len(gone) > len(images) or not view.value.is_array):
+    if len(places) == len(view.axes or ()) - len(images) and (len(places) > len(images) or not view.value.is_array):
         flat = view.reshaped([*images, 1, -1])
         whole = walk.as_array(f"{node.name}:whole", flat) if flat is not None else None
-        found = _reduce_array(walk, node, whole, function, [-1], True) if whole is not None else Lacks()
+        found = _along(walk, node, whole, function, [len(images) + 1]) if whole is not None else Lacks()
         one = found.without([-1]) if isinstance(found, View) else None  # N×1, as features
-        return (one and (one.with_axes(gone[::-1][1:]) if keep else one.without([-1]))) or Lacks()
-    value = walk.builder.chain(node.name, view.value, [ReduceAxis(function, view.axis_at(place)) for place in gone])
+        return one.with_axes(places[1:]) if one is not None else Lacks()
     lead = len(view.value.shape or ()) - len(view.axes or ()) + 1
-    found = walk.views.led(value, lead)
-    return found.with_axes(gone[::-1]) or Lacks() if keep else found
+    value = walk.builder.reduce(node.name, view.value, function, [view.axis_at(place) for place in places])
+    return walk.views.led(value, lead).with_axes(places)
 
 
-def total(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
-    """The sum over an axis that counts parts of the channels, such as that of a stack."""
+def _total(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
+    """The sum along axes of known sizes, as so many times the mean; over an axis that counts parts of the channels, such as that of
+    a stack, as a sum of these.
+    """
     parts = _parts(walk, node, walk.kept(source), *places) if len(places) == 1 else ()
-    array = None if parts else walk.array(source)
-    if array is not None:
-        return _total_of_array(walk, node, array, places, keep)
-    if not parts:
-        return Lacks(f"{node.op} over other axes than one of parts of the channels")
-    found = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
-    return found.with_axes(places) or Lacks() if keep else found
-
-
-def _total_of_array(walk: Walk[N], node: N, view: View, places: Collection[int], keep: bool) -> Read:
-    """The sum along axes of known sizes, as so many times the mean."""
-    count = product(view.size(place) for place in places)
+    if parts:
+        found = walk.views.like(parts[0], walk.builder.add(node.name, Add(), *(part.value for part in parts)))
+        return found.with_axes(places) if keep else found
+    view = walk.view(source)
+    count = product(view.size(place) for place in places) if view.axes is not None else 0
     if isinstance(count, Open):
         return Lacks(f"{node.op} over an axis of open size")
-    mean = _reduce_array(walk, node, view, "mean", places, keep)
+    mean = _of_array(walk, node, source, "mean", places, keep)
     if not isinstance(mean, View):
         return mean
     return walk.views.like(mean, walk.builder.affine(node.name, mean.value, (float(count),), (0.0,)))
+
+
+def _least(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
+    """The smallest number along axes: the opposite of the largest of the opposites."""
+    view = walk.kept(source)
+    opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
+    most = reduce(walk, node, opposite, "max", places, keep)
+    return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value)) if isinstance(most, View) else most
 
 
 def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
@@ -104,38 +113,33 @@ def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
         return ()
     gone, size = view.places([place]), channels // count
     left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))
-    slices = [{AXES[0]: slice(start, start + size)} for start in range(0, channels, size)]
-    return [walk.views.like(left, walk.builder.cut(f"{node.name}:part", view.value, each)) for each in slices]
+    parts = [SliceChannels(start, start + size) for start in range(0, channels, size)]
+    return [walk.views.like(left, walk.builder.add(f"{node.name}:part", op, view.value)) for op in parts]
 
 
-def least(walk: Walk[N], node: N, source: Reference, places: Collection[int], keep: bool) -> Read:
-    """The smallest number over axes: the opposite of the largest of the opposites."""
-    view = walk.kept(source)
-    opposite = walk.views.like(view, walk.builder.negative(f"{node.name}:each", view.value))
-    most = reduce(walk, node, opposite, "max", places, keep)
-    return walk.views.like(most, walk.builder.negative(f"{node.name}:least", most.value)) if isinstance(most, View) else most
+def softmax(walk: Walk[N], node: N, source: Reference, *places: int) -> Read:
+    """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or along other axes, of which
+    several are one.
+    """
+    if not places:
+        return Lacks(f"{node.op} over no axes")
+    if len(places) == 1:
+        view = walk.kept(source)
+        parts = _parts(walk, node, view, *places)
+        if len(parts) == 2:
+            apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
+            both = apart, walk.builder.negative(f"{node.name}:opposite", apart)
+            shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
+            return walk.views.like(view, walk.builder.concat(node.name, *shares))
+        if not parts and walk.views.has_channels(view, *places):
+            return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
+    return _softmax_of_last(walk, node, walk.view(source), sorted(walk.view(source).places(places)))
 
 
-def softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
-    """A softmax over the channels, or over two parts of them, which is a sigmoid of what they differ by."""
-    view = walk.kept(source)
-    parts = _parts(walk, node, view, place)
-    if len(parts) == 2:
-        apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
-        both = apart, walk.builder.affine(f"{node.name}:opposite", apart, (-1.0,), (0.0,))
-        shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
-        return walk.views.like(view, walk.builder.concat(node.name, *shares))
-    if parts or not walk.views.has_channels(view, place):
-        return softmax_of_cells(walk, node, source, [place])
-    return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
-
-
-def softmax_of_cells(walk: Walk[N], node: N, source: Reference, places: Collection[int]) -> Read:
-    """A softmax along any axes of an array, or over all cells of several: they become the last one, and go back."""
-    whole = walk.view(source)
+def _softmax_of_last(walk: Walk[N], node: N, whole: View, last: Sequence[int]) -> Read:
+    """A softmax along axes that become the last one, and go back."""
     if whole.sizes is None:
         return Lacks()
-    last = sorted(whole.places(places))
     order = [*(place for place in range(len(whole.sizes)) if place not in last), *last]
     sizes = [whole.sizes[place] for place in order]
     turned = whole.transposed(order)

@@ -7,10 +7,10 @@ write each of them as several ops that only move numbers.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, permutations
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dims import BATCH, ONLY, Dim, Open, divides, product, ratio, text, unknown
@@ -18,6 +18,8 @@ from porter.filegraph.file_graph import Foreign
 from porter.filegraph.places import Items, place_of
 from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Rearrange, Upsample
 from porter.graph.ops import AXES, MOST_AXES, Axis
+
+T = TypeVar("T")
 
 
 class Piece(NamedTuple):
@@ -77,9 +79,7 @@ class View:
     @property
     def batch_first(self) -> list[int]:
         """The places of the axes, that of the batch first."""
-        rank = len(self.axes or ())
-        batch = next((place for place in range(rank) if self.has_batch(place)), 0)
-        return [batch, *(place for place in range(rank) if place != batch)]
+        return sorted(range(len(self.axes or ())), key=lambda place: not self.has_batch(place))
 
     def covers(self, other: View) -> bool:
         """Whether the other tensor has the same axes, of which some may have one cell in it."""
@@ -104,7 +104,7 @@ class View:
             return None
         return replace(self, axes=tuple(axis for place, axis in enumerate(self.axes) if place not in gone))
 
-    def with_axes(self, places: Collection[int]) -> View | None:
+    def with_axes(self, places: Collection[int]) -> View:
         """The tensor with axes of one cell, which have these places in it."""
         if self.axes is None:
             return self
@@ -134,6 +134,32 @@ class View:
             wanted[_place_of_only(wanted, product(piece.size for piece in pieces[:only]))] *= ONLY
         axes = _split(pieces, wanted)
         return None if axes is None else replace(self, axes=axes)
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """A value whose axes are those of a tensor: what an op does along one of them, the file does along the tensor's.
+
+    Attributes:
+        axes: the value's, by the places of the tensor's; None for the batch.
+        held: how the tensor holds what such ops make of the value.
+    """
+
+    value: Value
+    axes: Items[int | None]
+    held: Callable[[Value], View | None]
+
+    def by_axis(self, stated: Mapping[int, T]) -> dict[int, T] | None:
+        """What a file states for places of its tensor, by the value's axes; None where the batch is among them.
+
+        Raises:
+            ValueError: the tensor lacks one of them, or one is stated twice.
+        """
+        axes = [self.axes[place] for place in stated]
+        if len({*axes}) < len(axes):
+            raise ValueError("an axis that is stated twice")
+        found = {axis: each for axis, each in zip(axes, stated.values(), strict=True) if axis is not None}
+        return found if len(found) == len(axes) else None
 
 
 def unrepeated(views: Sequence[View]) -> list[View]:

@@ -18,9 +18,10 @@ from porter.filegraph.dataflow import Dataflow, N, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
-from porter.filegraph.views import Names, View, Views
+from porter.filegraph.places import Items
+from porter.filegraph.views import Aligned, View, Views
 from porter.graph import GroupNorm, LayerNorm, Op, Rearrange, RmsNorm
-from porter.graph.ops import Order
+from porter.graph.ops import AXES, Order
 from porter.padding import Size
 
 
@@ -209,12 +210,15 @@ class Walk(Generic[N]):
         zero = not np.any(self.flow.constants.array(tensor.name) if held is None else held)
         return tensor.shape[place] if zero else None
 
-    def array(self, source: Source) -> View | None:
-        """A value as an array with its tensor's axes, or as features; None where porter has no op for that."""
+    def array(self, source: Source, order: Sequence[int] | None = None) -> View | None:
+        """A value as an array with its tensor's axes, in another order if one is given, or as features; None where porter has no op
+        for that.
+        """
         view = self.view(source)
-        if isinstance(source, View):
-            return self.as_array(view.value.node, view)
-        return self.as_array(source[0], view, self._tap_of(view, source))
+        turned = view if order is None else view.transposed(order)
+        if isinstance(source, View) or turned is None:
+            return turned and self.as_array(view.value.node, turned)
+        return self.as_array(source[0], turned, self._tap_of(view, source) if turned == view else None)
 
     def _tap_of(self, view: View, source: Reference) -> str | None:
         """The tap of an op that gives a value as a tensor holds it; None where the value has it, in its own layout."""
@@ -250,6 +254,28 @@ class Walk(Generic[N]):
         if array is None or len(array.value.shape or ()) != len(axes):
             return None
         return self.views.around(array.value, at, len(before) > 0, len(behind) > 0)
+
+    def aligned(self, name: str, view: View) -> Aligned | None:
+        """A value with the tensor's axes: a map or features in any order of theirs, or an array; None where porter has no op for
+        that. `name` is of the op that makes the array.
+        """
+        names = self.views.names(view)
+        if names is not None:
+            axes = Items(None if axis == "batch" else AXES.index(axis) for axis in names)
+            return Aligned(view.value, axes, partial(self.views.laid, names=names))
+        order = view.batch_first
+        turned = view.transposed(order)
+        array = self.as_array(name, turned) if turned is not None else None
+        if array is None:
+            return None
+        back = [order.index(place) for place in range(len(order))]
+        axes = Items(None if array.has_batch(place) else array.axis_at(place) for place in back)
+
+        def held(value: Value) -> View | None:
+            found = self.views.led_like(array, value)
+            return found if found.axes is None else found.transposed(back)
+
+        return Aligned(array.value, axes, held)
 
     def settled_array(self, view: View) -> View | None:
         """A view that holds an array, or features, with its own axes; None for others."""
@@ -291,8 +317,8 @@ class Walk(Generic[N]):
                 return found
         return self.views.of(self.value(source)) if len(view.axes or ()) == 4 else self.plain(source)
 
-    def alike(self, sources: Collection[Source]) -> tuple[list[Value], Names] | None:
-        """Values whose tensors have the same axes in one order, and that order; None where they have others."""
+    def beside(self, sources: Collection[Source]) -> list[View]:
+        """As `kept`, of several; arrays of four axes beside a map in the file's own layout are maps."""
         views = [self.kept(source) for source in sources]
         own = self.views.layout()
         if any(view.value.is_map and self.views.names(view) == own for view in views):  # what stands beside such a map is one
@@ -300,19 +326,19 @@ class Walk(Generic[N]):
                 self.views.of(self.value(source)) if view.value.is_array and len(view.axes or ()) == 4 else view
                 for source, view in zip(sources, views, strict=True)
             ]
-        names = self.views.alike(views)
-        return None if names is None else ([view.value for view in views], names)
+        return views
 
     def together(self, sources: Sequence[Source]) -> tuple[list[Value], Callable[[Value], View | None]] | None:
-        """As `alike`, or values of which one has all axes and the others these or single cells; and how a tensor holds what an op
-        makes of them.
+        """Values whose tensors have the same axes in one order, or of which one has all axes and the others these or single cells;
+        and how a tensor holds what an op makes of them.
         """
         views = [self.kept(source) for source in sources]
         widest = next((view for view in views if all(map(view.covers, views))), None)
         if widest is not None and len({(view.value.is_array, len(view.value.shape or ())) for view in views}) == 1:
             return [view.value for view in views], partial(self.views.like, widest)
-        found = self.alike(sources)
-        return None if found is None else (found[0], partial(self.views.laid, names=found[1]))
+        views = self.beside(sources)
+        names = self.views.alike(views)
+        return None if names is None else ([view.value for view in views], partial(self.views.laid, names=names))
 
     def first(self, node: N) -> Value:
         """A node's first value, as a map or features."""
@@ -331,8 +357,9 @@ class Walk(Generic[N]):
         view = self.view(source)
         if view.axes and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0]):
             return self.builder.foreign(source[0], "an output whose first axis has more than the images", view.value)
-        if len(view.axes or ()) == (not self.views.whole) and (one := view.with_axes([-1])) is not None:  # a number of each image
-            return self.builder.add(source[0], Rearrange("() ->"), self.views.settled(source[0], one), tap=self.tap(source))
+        if len(view.axes or ()) == (not self.views.whole):
+            one = self.views.settled(source[0], view.with_axes([-1]))  # a number of each image
+            return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
         array = self.array(source) if view.value.is_array or self.views.op(view) is None else None
         rank = len(view.axes or ()) - (not self.views.whole)
         return array.value if array is not None and len(array.value.shape or ()) == rank else self.value(source)

@@ -16,6 +16,7 @@ from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import batch_norm, clip, combine
+from porter.filegraph.builder import CELLS
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow
 from porter.filegraph.file_graph import FileGraph, Stored
@@ -202,7 +203,7 @@ def _pool(walk: Walk[Layer], layer: Layer) -> Read:
         return Lacks(f"Pooling of kind {kind}")
     function: ops.Function = "max" if kind in ("MAX", "0") else "mean"
     if stated.flag("global_pooling", False):
-        return walk.builder.reduce(layer.name, walk.first(layer), function, ("rows", "columns"))
+        return walk.builder.reduce(layer.name, walk.first(layer), function, CELLS)
     window, pads = _window(stated)
     if not any(pads) and any(side < step for side, step in zip(window.kernel, window.stride, strict=True)):
         return Lacks("Pooling whose windows stand further apart than they are large")

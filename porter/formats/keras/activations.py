@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from porter.filegraph.reductions import log_softmax, softmax, softmax_of_cells
+from porter.filegraph.reductions import log_softmax, softmax
 from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, number
 from porter.graph import Op, ops
@@ -87,8 +87,5 @@ def activated(layer: Layer) -> Read:
         raise NoOp(f"activation '{layer.op:.60}'")
     if layer.op == "softmax":
         axis = layer.arguments.get("axis", -1)
-        if isinstance(axis, list) and len(axis) > 1:
-            return softmax_of_cells(layer.walk, layer, layer.source, axis)
-        (place,) = axis if isinstance(axis, list) else [axis]
-        return softmax(layer.walk, layer, layer.source, place)
+        return softmax(layer.walk, layer, layer.source, *(axis if isinstance(axis, list) else [axis]))
     return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))

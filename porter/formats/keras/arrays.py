@@ -9,9 +9,9 @@ from dataclasses import replace
 from porter.base.dtypes import Array
 from porter.filegraph.arithmetic import combine
 from porter.filegraph.products import Equation, Kernel, attention, einsum, read_equation, with_kernel
-from porter.filegraph.reductions import reduce, total
+from porter.filegraph.reductions import reduce
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, NoOp, Read
+from porter.filegraph.walk import NoOp, Read
 from porter.formats.keras.layer import Layer, Taken
 from porter.graph import Divide, Multiply
 from porter.graph.ops import Function
@@ -141,13 +141,13 @@ def read_cosine(layer: Layer) -> Read:
     if [len(walk.sizes(source) or ()) for source in layer.inputs] != [2, 2]:
         raise NoOp(f"{layer.op} of other values than two of features, whose sums of products may have no root")
     products = walk.views.of(layer.build.add(f"{name}:products", Multiply(), *walk.values(layer.inputs)))
-    dot = total(walk, replace(layer, name=f"{name}:dot"), products, [1], True)
+    dot = reduce(walk, replace(layer, name=f"{name}:dot"), products, "sum", [1], True)
     parts = [reduce(walk, replace(layer, name=f"{name}:{at}"), source, "norm", [1], True) for at, source in enumerate(layer.inputs)]
     norms = [part.value for part in parts if isinstance(part, View)]
     if not isinstance(dot, View) or len(norms) < 2:
         raise NoOp(f"{layer.op} of features of unknown number")
     both = layer.build.clip(f"{name}:norms", layer.build.add(f"{name}:both", Multiply(), *norms), low=_KERAS_1_EPSILON)
-    return walk.views.of(layer.build.add(name, Divide(), dot.value, both)).with_axes([1]) or Lacks()
+    return walk.views.of(layer.build.add(name, Divide(), dot.value, both)).with_axes([1])
 
 
 def _attending(layer: Layer, part: str, view: View, order: list[int], count: int) -> View | None:

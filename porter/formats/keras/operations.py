@@ -12,13 +12,12 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import known
 from porter.filegraph.moves import concat, gather, pad, squeeze, take, transpose, turned_round, unsqueeze
 from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
-from porter.filegraph.reductions import glu, over_norm, reduce, total, variance
+from porter.filegraph.reductions import Reduction, glu, over_norm, reduce, variance
 from porter.filegraph.walk import Lacks, NoOp, Read, apply
 from porter.formats.keras.activations import ACTIVATIONS, activated
 from porter.formats.keras.layer import Layer, Taken, axes_in, count, number
 from porter.formats.keras.scaling import numbers_in
 from porter.graph import DepthToSpace, LocalResponseNorm, Op, RmsNorm, ops
-from porter.graph.ops import Function
 from porter.padding import LOWEST
 
 _KINDS = {
@@ -31,7 +30,7 @@ OF_NUMBERS: Mapping[str, Op] = {
     **{"sign": ops.Sign(), "floor": ops.Floor(), "ceil": ops.Ceil(), "round": ops.Round()},
 }
 """Functions of each number that are one op of porter's."""
-_FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "max": "max", "norm": "norm"}
+_FUNCTIONS: Mapping[str, Reduction] = {"mean": "mean", "max": "max", "norm": "norm", "sum": "sum"}
 
 
 def read_operation(layer: Layer) -> Read | list[Read]:
@@ -67,8 +66,6 @@ def _source(layer: Layer, operand: Any) -> Reference:
 
 def _reduced(layer: Layer) -> Read:
     places, keep = _places(layer, layer.arguments.get("axis")), bool(layer.arguments.get("keepdims"))
-    if layer.op == "sum":
-        return total(layer.walk, layer, layer.source, places, keep)
     if layer.op == "norm" and layer.arguments.get("ord") not in (None, 2):
         raise NoOp(f"norm of order {layer.arguments['ord']!r:.20}")
     return reduce(layer.walk, layer, layer.source, _FUNCTIONS[layer.op], places, keep)
@@ -298,7 +295,7 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     "rsqrt": lambda layer: apply(layer.walk, layer, layer.source, ops.Sqrt(), ops.Reciprocal()),
     "log_sigmoid": lambda layer: apply(layer.walk, layer, layer.source, *LOG_SIGMOID),
     **dict.fromkeys(_KINDS, _arithmetic),
-    **dict.fromkeys((*_FUNCTIONS, "sum"), _reduced),
+    **dict.fromkeys(_FUNCTIONS, _reduced),
     "cast": _cast,
     "clip": _clip,
     "concatenate": lambda layer: concat(layer.walk, layer, _sources(layer), layer.arguments.get("axis", -1)),

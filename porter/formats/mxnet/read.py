@@ -12,6 +12,7 @@ from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
+from porter.filegraph.builder import CELLS
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, Stored
@@ -154,7 +155,7 @@ def _pool(walk: Walk[Node], node: Node) -> Read:
         return Lacks(f"Pooling of type {kind}")
     function: ops.Function = "max" if kind == "max" else "mean"
     if stated.flag("global_pool"):
-        return walk.builder.reduce(node.name, walk.first(node), function, ("rows", "columns"))
+        return walk.builder.reduce(node.name, walk.first(node), function, CELLS)
     rounding = stated.word("pooling_convention", "valid")
     if rounding not in ("valid", "full"):
         return Lacks(f"Pooling by the convention {rounding}")

@@ -10,7 +10,7 @@ from porter.filegraph.builder import Builder, Value
 from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.places import place_of
 from porter.filegraph.products import einsum
-from porter.filegraph.reductions import least, log_softmax, reduce, softmax, total
+from porter.filegraph.reductions import Reduction, log_softmax, reduce, softmax
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Reader, Source, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
@@ -18,9 +18,11 @@ from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.plain import PLAIN
 from porter.graph import Abs, DepthToSpace, LocalResponseNorm, Multiply
-from porter.graph.ops import Function
 
-_FUNCTIONS: Mapping[str, Function] = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceL2": "norm"}
+_FUNCTIONS: Mapping[str, Reduction] = {
+    **{"ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceL2": "norm"},
+    **dict.fromkeys(("ReduceSum", "ReduceL1", "ReduceSumSquare"), "sum"),
+}
 
 
 def _sizes(walk: Walk, node: OnnxNode) -> Read:
@@ -60,9 +62,7 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
     if node.op in _MADE:
         view = walk.kept(source)
         given = walk.views.like(view, _MADE[node.op](walk.builder, f"{node.name}:each", view.value))
-    if node.op in _FUNCTIONS:
-        return reduce(walk, node, given, _FUNCTIONS[node.op], places, keep)
-    return least(walk, node, source, places, keep) if node.op == "ReduceMin" else total(walk, node, given, places, keep)
+    return reduce(walk, node, given, _FUNCTIONS[node.op], places, keep)
 
 
 _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
@@ -155,7 +155,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: unary(row.read) for kind, row in PLAIN.items()},
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), arithmetic.read_binary),
     **dict.fromkeys(("MaxPool", "AveragePool"), windows.read_pool),
-    **dict.fromkeys((*_FUNCTIONS, *_MADE, "ReduceMin", "ReduceSum"), _reduce),
+    **dict.fromkeys(_FUNCTIONS, _reduce),
     **dict.fromkeys(("Resize", "Upsample"), windows.read_resize),
     "BatchNormalization": arithmetic.read_batch_norm,
     "Cast": _cast,

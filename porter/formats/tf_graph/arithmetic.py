@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from porter.filegraph.arithmetic import batch_norm, clip, combine
 from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
-from porter.filegraph.reductions import softmax_of_cells, unit_of
+from porter.filegraph.reductions import softmax, unit_of
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.tf_graph.nodes import GraphNode, Walk
 from porter.formats.tf_graph.windows import wrong_layout
@@ -69,7 +69,7 @@ def read_matrix(walk: Walk, node: GraphNode) -> Read:
 def read_exponential(walk: Walk, node: GraphNode) -> Read:
     """An Exp, which may be the last op of a softmax over several axes, as Keras writes it."""
     found = walk.flow.match(node, _SOFTMAX)
-    return apply(walk, node, node.inputs[0], Exp()) if found is None else softmax_of_cells(walk, node, found["x"], found["#axes"])
+    return apply(walk, node, node.inputs[0], Exp()) if found is None else softmax(walk, node, found["x"], *found["#axes"])
 
 
 def read_einsum(walk: Walk, node: GraphNode) -> Read:

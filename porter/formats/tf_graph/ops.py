@@ -11,7 +11,7 @@ from porter.filegraph.arithmetic import negative, ones, square, squared_differen
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import log_softmax, reduce, root, softmax, total
+from porter.filegraph.reductions import Reduction, log_softmax, reduce, root, softmax
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack, sliced, strided
 from porter.filegraph.walk import Lacks, Read, Reader, Repeated, always, by_numbers, by_sizes, unary
 from porter.formats.tf_graph import arithmetic, windows
@@ -44,9 +44,8 @@ from porter.graph import (
     Sqrt,
     Tanh,
 )
-from porter.graph.ops import Function
 
-_FUNCTIONS: Mapping[str, Function] = {"Mean": "mean", "Max": "max"}
+_FUNCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Sum": "sum"}
 
 
 def _sizes(walk: Walk, node: GraphNode) -> list[Read]:
@@ -66,8 +65,6 @@ def _reduce(walk: Walk, node: GraphNode) -> Read:
     source, places, keep = node.inputs[0], walk.flow.integers(node.inputs[1]), node.flag("keep_dims")
     if not places:
         return Lacks()
-    if node.op == "Sum":
-        return total(walk, node, source, places, keep)
     return reduce(walk, node, source, _FUNCTIONS[node.op], places, keep)
 
 
@@ -150,7 +147,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **dict.fromkeys(("Conv2D", "DepthwiseConv2dNative"), windows.read_convolution),
     **dict.fromkeys(("MaxPool", "AvgPool"), windows.read_pool),
     **dict.fromkeys(("Pad", "PadV2"), windows.read_pad),
-    **dict.fromkeys((*_FUNCTIONS, "Sum"), _reduce),
+    **dict.fromkeys(_FUNCTIONS, _reduce),
     **dict.fromkeys(("StridedSlice", "Slice"), _slice),
     **dict.fromkeys(("Split", "SplitV", "Unpack"), _split),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), _sizes),

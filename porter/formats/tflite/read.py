@@ -18,7 +18,7 @@ from porter.filegraph.layers import part, read_graph
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product, dense, matmul
-from porter.filegraph.reductions import least, log_softmax, over_norm, reduce, root, softmax, total, unit_of
+from porter.filegraph.reductions import Reduction, log_softmax, over_norm, reduce, root, softmax, unit_of
 from porter.filegraph.tensorflow import read_slice, read_split, read_stack
 from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, by_numbers, by_sizes, of_map, unary
 from porter.formats.damage import refusing_damage
@@ -115,13 +115,14 @@ def _reshape(walk: Walk[Operator], node: Operator) -> Read:
     return Lacks() if sizes is None else moves.reshape(walk, node, node.inputs[0], sizes)
 
 
+_FUNCTIONS: Mapping[str, Reduction] = {"MEAN": "mean", "REDUCE_MAX": "max", "REDUCE_MIN": "min", "SUM": "sum"}
+
+
 def _reduce(walk: Walk[Operator], node: Operator) -> Read:
     places, keep = walk.flow.integers(node.inputs[1]), bool(node.scalar(0, "B"))
     if not places:
         return Lacks()
-    if node.op in ("SUM", "REDUCE_MIN"):
-        return (total if node.op == "SUM" else least)(walk, node, node.inputs[0], places, keep)
-    return reduce(walk, node, node.inputs[0], "mean" if node.op == "MEAN" else "max", places, keep)
+    return reduce(walk, node, node.inputs[0], _FUNCTIONS[node.op], places, keep)
 
 
 def _slice(walk: Walk[Operator], node: Operator) -> Read:

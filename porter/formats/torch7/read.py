@@ -12,7 +12,7 @@ import numpy as np
 from porter.base.dtypes import Array, is_floating
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import batch_norm, clip, combine, instance_norm, square
-from porter.filegraph.builder import Value
+from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import Stored
@@ -133,7 +133,7 @@ def _whole(walk: Walk[Layer], layer: Layer) -> Read:
     if layer.pair("H", "W", 1) != (1, 1):
         return Lacks(f"{layer.op} to more than one cell")
     function: ops.Function = "max" if "Max" in layer.op else "mean"
-    return walk.builder.reduce(layer.name, walk.first(layer), function, ("rows", "columns"))
+    return walk.builder.reduce(layer.name, walk.first(layer), function, CELLS)
 
 
 def _dense(walk: Walk[Layer], layer: Layer) -> Read:

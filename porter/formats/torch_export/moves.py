@@ -12,7 +12,7 @@ from porter.filegraph import moves
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known, ratio
 from porter.filegraph.places import place_of
-from porter.filegraph.reductions import glu, log_softmax, reduce, softmax, total, variance
+from porter.filegraph.reductions import Reduction, glu, log_softmax, reduce, softmax, variance
 from porter.filegraph.resampling import resize
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, leave_out
@@ -20,7 +20,7 @@ from porter.formats.torch_export.constants import EXACT_TYPES
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import sizes_of, whole_numbers
 from porter.graph import Resize
-from porter.graph.ops import Function, Mode
+from porter.graph.ops import Mode
 
 _MODES: Mapping[str, Mode] = {
     "reflect": "reflect",
@@ -29,7 +29,7 @@ _MODES: Mapping[str, Mode] = {
     "replication": "edge",
     "circular": "wrap",
 }
-_FUNCTIONS: Mapping[str, Function] = {"mean": "mean", "amax": "max", "linalg_vector_norm": "norm"}
+_FUNCTIONS: Mapping[str, Reduction] = {"mean": "mean", "amax": "max", "linalg_vector_norm": "norm", "sum": "sum"}
 
 
 def taken(node: AtenNode) -> Reference:
@@ -240,8 +240,6 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
         return Lacks(f"{node.op} of everything") if not stated else Lacks(f"{node.op} to another type")
     if node.arguments.get("ord", 2) != 2:
         return Lacks(f"{node.op} of order {node.arguments['ord']}")
-    if node.op == "sum":
-        return total(walk, node, taken(node), stated, keep)
     return reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
 
 

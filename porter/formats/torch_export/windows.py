@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from porter.filegraph.builder import CELLS
 from porter.filegraph.dataflow import Tensor
 from porter.filegraph.dims import Open, text
 from porter.filegraph.file_graph import Stored
@@ -119,7 +120,7 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
     stated = sizes_of(walk, node, "output_size")
     wanted = stated[0], stated[-1]
     if wanted == (1, 1):
-        return walk.builder.reduce(node.name, value, function, ("rows", "columns"), True)
+        return walk.builder.reduce(node.name, value, function, CELLS, True)
     kernel, stride = [], []
     for size, count in zip(value.shape[1:], wanted, strict=True):
         if size is None or isinstance(count, Open):

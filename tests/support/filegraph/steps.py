@@ -1,0 +1,53 @@
+"""Steps of an op graph one after the other, in files of both layouts: which ops they become, and what porter lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from porter.filegraph import moves
+from porter.filegraph.builder import Builder
+from porter.filegraph.dataflow import Arrays, Dataflow, Reference
+from porter.filegraph.file_graph import FileGraph, Foreign
+from porter.filegraph.walk import Lacks, Walk
+from porter.graph import Flatten, Op
+from porter.graph.ops import Order
+
+Step = tuple[Callable[..., Any], *tuple[Any, ...]]
+"""A function of a walk, a node and a value, and its other arguments."""
+Cases = Mapping[str, tuple[list[Step], list[Step], list[Op | Foreign]]]
+"""By name, steps over maps that have their channels last, such steps over maps that have them first, and what both become."""
+IMAGE: Reference = ("image", 0)
+
+
+class Node(NamedTuple):
+    name: str
+    op: str
+    inputs: tuple[Reference, ...] = ()
+
+
+def moved(steps: Sequence[Step], order: Order, size: tuple[int | None, int | None] = (8, 6)) -> FileGraph:
+    """The graph of steps one after the other, over an image of four channels; after a split with all parts."""
+    builder = Builder(4, size, order)
+    names = [f"step{place}" for place in range(len(steps))]
+    flow: Dataflow[Node] = Dataflow({}, {IMAGE[0], *names}, Arrays({}), lambda node: node.op)
+    walk: Walk[Node] = Walk(builder, flow)
+    walk.found[IMAGE] = walk.views.of(builder.input)
+    sources = [IMAGE]
+    for name, (function, *arguments) in zip(names, steps, strict=True):
+        node = Node(name, function.__name__)
+        found = function(walk, node, sources if function is moves.concat else sources[0], *arguments)
+        if isinstance(found, Lacks):
+            found = walk.foreign(node, found.what or node.op)
+        given = found if isinstance(found, list) else [found]
+        walk.give(node, given)
+        sources = [(name, place) for place in range(len(given))]
+    return builder.finish(walk.values(sources))
+
+
+def expect_in_both_layouts(last: Sequence[Step], first: Sequence[Step], ops: Sequence[Op | Foreign]) -> None:
+    assert [node.op for node in moved(last, "HWC").nodes] == [*ops]
+    wanted = [Foreign(op.kind.replace("8x6x4", "4x8x6")) if isinstance(op, Foreign) else op for op in ops]
+    assert [node.op for node in moved(first, "CHW").nodes] == [
+        Flatten(8, 6, "CHW") if op == Flatten(8, 6, "HWC") else op for op in wanted
+    ]
