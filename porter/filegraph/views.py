@@ -239,8 +239,8 @@ class Views:
         """The value in the file's own layout: N×H×W×C or N×C×H×W for a map, N×C for features; an array has its own."""
         if value.shape is None:
             return View(value, None)
-        n, c, *cells = self._pieces(value)
-        order = (n, *cells, c) if self.builder.order == "HWC" and not value.is_array else (n, c, *cells)
+        n, *axes = self._pieces(value)
+        order = [n, *axes[1:], *axes[:1]] if self.builder.order == "HWC" and not value.is_array else [n, *axes]
         return View(value, joined((piece,) for piece in order[self.whole :]))
 
     @property
@@ -369,7 +369,7 @@ class Views:
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
             old, new = (text((each.sizes or ())[1:]) for each in (plain, view))
-            op = Foreign(f"a reshape of {old} to {new or 'one axis'}")
+            op = Foreign(f"a reshape of {old or 'one number'} to {new or 'one axis'}")
         return self.builder.add(name, op, view.value, tap=tap)
 
     def op(self, view: View) -> Op | None:
@@ -398,7 +398,7 @@ class Views:
         """
         n, *whole = self._pieces(view.value)
         first, *axes = ((), *(view.axes or ())) if self.whole else view.axes or ((),)
-        if first[:1] != joined([[n]])[0] or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis):
+        if not whole or first[:1] != joined([[n]])[0] or any(piece.axis in "NR" for axis in (first[1:], *axes) for piece in axis):
             return None
         axes = [first[1:], *axes] if first[1:] else axes
         if of_map and len(axes) != 3:
@@ -416,7 +416,7 @@ class Views:
             sized = letter != channels and any(piece in becoming and isinstance(piece.size, int) for piece in parts)
             split.append([names[piece] + (f"={piece.size}" if place or sized else "") for place, piece in enumerate(parts)])
         after = [[names[piece] for piece in axis] for axis in axes]
-        return Rearrange(" -> ".join(" ".join(map(_written, side)) for side in (split, after)), of_map)
+        return Rearrange(" -> ".join(" ".join(map(_written, side)) for side in (split, after)).strip(), of_map)
 
     def _moves(self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
         """Ops from a map to a map, with the numbers that the axes suggest."""
@@ -446,7 +446,8 @@ class Views:
         return [Piece("N", batch), *(Piece(axis, self._size(value, axis) if size is None else size) for axis, size in sizes)]
 
     def _channels(self, value: Value) -> Piece:
-        return self._pieces(value)[-1 if value.is_array else 1]
+        _, *axes = self._pieces(value)
+        return axes[-1 if value.is_array else 0] if axes else Piece("a", 1)  # a number of each image has none
 
     def _size(self, value: Value, axis: str) -> Dim:
         return self._open.setdefault((value.node, axis), unknown(f"{axis} of {value.node}"))

@@ -18,7 +18,7 @@ from porter.filegraph.dataflow import Dataflow, N, Reference, Tensor
 from porter.filegraph.dims import Dim, Numbers
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
-from porter.filegraph.places import Items
+from porter.filegraph.places import Items, place_of
 from porter.filegraph.views import Aligned, View, Views
 from porter.graph import GroupNorm, LayerNorm, Op, Rearrange, RmsNorm
 from porter.graph.ops import AXES, Order
@@ -201,14 +201,14 @@ class Walk(Generic[N]):
     def zeros(self, source: Reference, place: int) -> Dim | None:
         """The size of an axis of a constant that is zeros; None for other constants."""
         if source in self.blank:
-            return self.blank[source][place]
+            return self.blank[source][place_of(place, len(self.blank[source]))]
         before = self.unrepeated(source)
         tensor = self.flow.weights(before)
         if tensor is None or not tensor.shape:
             return None
         held = self.flow.evaluated.get(tensor.name)
         zero = not np.any(self.flow.constants.array(tensor.name) if held is None else held)
-        return tensor.shape[place] if zero else None
+        return tensor.shape[place_of(place, len(tensor.shape))] if zero else None
 
     def array(self, source: Source, order: Sequence[int] | None = None) -> View | None:
         """A value as an array with its tensor's axes, in another order if one is given, or as features; None where porter has no op
@@ -357,7 +357,7 @@ class Walk(Generic[N]):
         view = self.view(source)
         if view.axes and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0]):
             return self.builder.foreign(source[0], "an output whose first axis has more than the images", view.value)
-        if len(view.axes or ()) == (not self.views.whole):
+        if len(view.axes or ()) == (not self.views.whole) and view.value.shape != ():
             one = self.views.settled(source[0], view.with_axes([-1]))  # a number of each image
             return self.builder.add(source[0], Rearrange("() ->"), one, tap=self.tap(source))
         array = self.array(source) if view.value.is_array or self.views.op(view) is None else None

@@ -284,12 +284,20 @@ class Written(nn.Module):  # type: ignore[misc,name-defined]
         return torch.cat((table.flatten(2).transpose(1, 2) * shares[:, :, 1:4], shares), 2)
 
 
+class Numbers(nn.Module):  # type: ignore[misc,name-defined]
+    """A number of each image, which moves take as any tensor."""
+
+    def forward(self, found: Tensor) -> Tensor:
+        each = found.mean((1, 2, 3))
+        return functional.pad(each[None], (0, 0))[0] * 2 + each[:].sigmoid()
+
+
 HEADS_OF: dict[str, Callable[[], Any]] = {
     **{"ssd": Ssd, "yolo": Yolo, "anchors": Anchors, "maps": Maps, "slots": Slots, "encoder": Encoder, "windows": Windows},
     **{"vit": lambda: VisionTransformer(False), "vit fused": lambda: VisionTransformer(True), "unfolded": Unfolded},
     "einsums": Einsums,
 }
-EXPORTED = {"sines": Positions, "ensemble": Ensemble, "written": Written, "looked up": Looked, "asked": Asked}
+EXPORTED = {"sines": Positions, "ensemble": Ensemble, "written": Written, "looked up": Looked, "asked": Asked, "numbers": Numbers}
 CASES = [*((name, form) for name in HEADS_OF for form in (".pt2", ".onnx")), *((name, ".pt2") for name in EXPORTED)]
 ATTENTIONS = {"encoder": 1, "vit": 1, "vit fused": 1, "unfolded": 0, "windows": 0}
 """How often a network's heads are `Attention`. Where they lie otherwise, it stays products and a softmax."""
