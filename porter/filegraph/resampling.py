@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,61 @@ from porter.filegraph.walk import Lacks, Read, Walk
 from porter.graph import (
     Resize,
     ResizeLike,
+    SliceChannels,
     Upsample,
 )
-from porter.graph.ops import AXES
+from porter.graph.ops import AXES, Axis, Function
+from porter.padding import LOWEST, Convention, Window
 
 _SAME_SCALE = 1e-12
+_MOST_PARTS = 64
+"""More than a model adds. Each part is a node of its own, however short the file is."""
+
+
+def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, counts: tuple[int, int]) -> Read:
+    """The mean or the largest value of so many windows of rows and of columns, which lie evenly over a map. Where they do not
+    divide it they overlap, and may differ by a cell (start_index and end_index in torch's aten/src/ATen/native/AdaptivePooling.h).
+    """
+    sizes = [size for size in (value.shape or ())[1:] if size is not None]
+    if len(sizes) != 2:
+        return Lacks(f"{node.op} of a map of any size: export the model for one size")
+    windows = [_windows(*each) for each in zip(sizes, counts, strict=True) if each[1] <= max(each[0], _MOST_PARTS)]
+    alike = [_alike(each) for each in windows]
+    if len(windows) < 2 or any(one is None and len(each) > _MOST_PARTS for one, each in zip(alike, windows, strict=True)):
+        return Lacks(f"{node.op} to {'x'.join(map(str, counts))}, by windows that differ in size")
+    down, across = (one or (1, 1) for one in alike)
+    window = Window((down[0], across[0]), (down[1], across[1]))
+    convention = Convention("explicit", fill=LOWEST if function == "max" else 0.0)
+    found = walk.builder.pool(node.name, value, function, window, convention)
+    for axis, each, one in zip(AXES[1:], windows, alike, strict=True):
+        found = found if one else _pooled(walk, node, found, axis, each, function)
+    return found
+
+
+def _windows(size: int, count: int) -> list[tuple[int, int]]:
+    return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
+
+
+def _alike(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """The size and the step of windows that have the same; None for others."""
+    sizes, steps = {end - start for start, end in windows}, {after[0] - before[0] for before, after in pairwise(windows)}
+    return (sizes.pop(), steps.pop() if steps else 1) if len(sizes) == 1 and len(steps) < 2 and steps != {0} else None
+
+
+def _pooled(walk: Walk[N], node: N, value: Value, axis: Axis, windows: Sequence[tuple[int, int]], function: Function) -> Value:
+    """The windows of rows or columns, one after the other, by the rows or columns as channels."""
+    layout = walk.views.layout()
+    order, (first, second) = [*range(len(layout))], (layout.index(axis), layout.index("channels"))
+    order[first], order[second] = second, first
+
+    def turned(name: str, value: Value) -> Value:
+        view = walk.views.of(value).transposed(order)
+        return value if view is None else walk.views.settled(name, view)
+
+    lines, builder = turned(f"{node.name}:{axis}", value), walk.builder
+    parts = [builder.add(f"{node.name}:window", SliceChannels(*each), lines) for each in windows]
+    pooled = [builder.reduce(f"{node.name}:{function}", part, function, [0]) for part in parts]
+    return turned(node.name, builder.concat(f"{node.name}:windows", *pooled))
 
 
 def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Read:

@@ -11,6 +11,7 @@ from typing import Any
 from porter.formats.keras.flow import SOURCE, Call, Flow, Result, moved, read_flow, results_in
 from porter.formats.keras.nodes import Inbound
 from porter.formats.keras.theano import padded_by_theano
+from porter.formats.keras.windows import ROWS, WINDOWS
 
 _FIRST, _LAST = "channels_first", "channels_last"
 _WINDOWED = frozenset(
@@ -42,13 +43,21 @@ _AXES = {1: 3, 2: 1, 3: 2, -3: 3, -2: 1, -1: 2}
 """Places of N×C×H×W in N×H×W×C."""
 
 
+_ORDERS = {
+    **dict.fromkeys(WINDOWS, ([2, 3, 1], [3, 1, 2])),
+    **dict.fromkeys((*ROWS, "GlobalAveragePooling1D", "GlobalMaxPooling1D"), ([2, 1], [2, 1])),
+}
+"""Of each layer of places, the order in which the channels come last, and the one in which they come first again."""
+
+
 class _Mixed(Exception):
     """A layer that is not known to compute the same with channels last."""
 
 
 def read_calls(text: str | bytes, where: str) -> Flow | None:
     """As `read_flow`. A model whose maps all have channels first is given with channels last, if porter knows that of each of its
-    layers; its Flatten reads the map in the order in which it was, by a Permute. One that ran on Theano has Theano's pads.
+    layers; its Flatten reads the map in the order in which it was, by a Permute. In other models each layer with channels first has
+    Permutes around it. One that ran on Theano has Theano's pads.
 
     Raises:
         FileError: as `read_flow`.
@@ -64,12 +73,14 @@ def _all_last(flow: Flow) -> Flow:
     stated = [call.arguments.get("data_format") for call in flow.calls if call.kind in _WINDOWED | _WHOLE]
     if flow.keras == 1:  # its ZeroPadding2D does not write its `dim_ordering`
         stated = [one for one in stated if one]
-    if not stated or any(one != _FIRST for one in stated):
-        return flow
-    try:
-        return _turned(flow)
-    except _Mixed:
-        return flow
+    whole = bool(stated) and all(one == _FIRST for one in stated)
+    if whole:
+        try:
+            return _turned(flow)
+        except _Mixed:
+            pass
+    is_old = flow.keras == 1 or any("nb_row" in call.arguments for call in flow.calls)
+    return flow if is_old else _each_last(flow, whole)  # Keras 1 has other kernels for each order
 
 
 def _turned(flow: Flow) -> Flow:
@@ -87,6 +98,38 @@ def _turned(flow: Flow) -> Flow:
     batch, channels, *cells = flow.shape
     ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
     return replace(flow, calls=tuple(calls), outputs=ends, shape=(batch, *cells, channels))
+
+
+def _each_last(flow: Flow, whole: bool) -> Flow:
+    """The model with Permutes around its layers that have channels first; `whole`: its image has them first too."""
+    calls, places, shape = list[Call](), {SOURCE.call: SOURCE.call}, flow.shape
+    if whole:
+        batch, channels, *cells = shape
+        shape, places = (batch, *cells, channels), {SOURCE.call: 0}
+        calls.append(Call(("image_channels_first",), "Permute", {"dims": [3, 1, 2]}, Inbound((SOURCE,), {})))
+
+    def add(call: Call, name: str, kind: str, arguments: Mapping[str, Any], given: Inbound) -> Inbound:
+        path = (*call.path[:-1], f"{call.path[-1]}_{name}" if name else call.path[-1])
+        calls.append(replace(call, path=path, kind=kind, arguments=arguments, given=given))
+        return Inbound((Result(len(calls) - 1),), {})
+
+    for place, call in enumerate(flow.calls):
+        given, stated = moved(call.given, places), call.arguments
+        order = _ORDERS.get(call.kind) if stated.get("data_format") == _FIRST else None
+        if order is None:
+            add(call, "", call.kind, stated, given)
+        else:
+            last, first = order
+            value = add(call, _LAST, "Permute", {"dims": last}, Inbound((results_in(given)[0],), {}))
+            plain = {"activation": None} if "activation" in stated else {}
+            value = add(call, "", call.kind, {**stated, "data_format": _LAST, **plain}, value)
+            if not call.kind.startswith("Global") or stated.get("keepdims"):
+                value = add(call, _FIRST, "Permute", {"dims": first}, value)
+            if stated.get("activation") not in (None, "linear"):
+                add(call, "activation", "Activation", {"activation": stated["activation"]}, value)
+        places[place] = len(calls) - 1
+    ends = tuple(replace(end, call=places[end.call]) for end in flow.outputs)
+    return replace(flow, calls=tuple(calls), outputs=ends, shape=shape)
 
 
 def _with_channels_last(kind: str, arguments: Mapping[str, Any], ranks: Sequence[int]) -> tuple[Mapping[str, Any], int]:

@@ -24,16 +24,27 @@ _WINDOW = ("strides", "padding", "data_format")
 _CONVOLUTION = (*_WINDOW, "kernel_size", "dilation_rate", "use_bias")
 _AFFINE = ("axis", "epsilon", "scale", "center")
 _NORM, _WEIGHTS = ("gamma", "beta"), ("kernel", "bias")
+_DEPTHWISE, _SEPARABLE = ("depthwise_kernel", "bias"), ("depthwise_kernel", "pointwise_kernel", "bias")
 CLASSES: Mapping[str, LayerClass] = {
     "Attention": LayerClass(("use_scale", "score_mode")),
-    "AveragePooling2D": LayerClass((*_WINDOW, "pool_size")),
+    **{f"{kind}{axes}": LayerClass((*_WINDOW, "pool_size")) for kind in ("AveragePooling", "MaxPooling") for axes in ("1D", "2D")},
+    **{
+        f"Adaptive{kind}Pooling{axes}": LayerClass(("output_size", "data_format"))
+        for kind in ("Average", "Max")
+        for axes in ("1D", "2D")
+    },
+    "CenterCrop": LayerClass(("height", "width", "data_format")),
     "BatchNormalization": LayerClass((*_AFFINE, "momentum"), (*_NORM, "moving_mean", "moving_variance")),
     "Concatenate": LayerClass(("axis",)),
-    "Conv2D": LayerClass((*_CONVOLUTION, "filters", "groups"), _WEIGHTS),
-    "Conv2DTranspose": LayerClass((*_CONVOLUTION, "filters", "output_padding"), _WEIGHTS),
+    **{f"Conv{axes}": LayerClass((*_CONVOLUTION, "filters", "groups"), _WEIGHTS) for axes in ("1D", "2D")},
+    **{f"Conv{axes}Transpose": LayerClass((*_CONVOLUTION, "filters", "output_padding"), _WEIGHTS) for axes in ("1D", "2D")},
+    "Cropping1D": LayerClass(("cropping",)),
     "Cropping2D": LayerClass(("cropping", "data_format")),
     "Dense": LayerClass(("units", "use_bias"), _WEIGHTS),
-    "DepthwiseConv2D": LayerClass((*_CONVOLUTION, "depth_multiplier"), ("depthwise_kernel", "bias")),
+    **{
+        f"DepthwiseConv{axes}": LayerClass((*_CONVOLUTION, "depth_multiplier"), ("depthwise_kernel", "bias"))
+        for axes in ("1D", "2D")
+    },
     "Dot": LayerClass(("axes", "normalize")),
     "ELU": LayerClass(("alpha",)),
     "Flatten": LayerClass(("data_format",)),
@@ -43,7 +54,6 @@ CLASSES: Mapping[str, LayerClass] = {
     "GlobalMaxPooling2D": LayerClass(("data_format", "keepdims")),
     "GroupNormalization": LayerClass((*_AFFINE, "groups"), _NORM),
     "LayerNormalization": LayerClass(_AFFINE, _NORM),
-    "MaxPooling2D": LayerClass((*_WINDOW, "pool_size")),
     "Maximum": LayerClass(),
     "Minimum": LayerClass(),
     "MultiHeadAttention": LayerClass(
@@ -57,12 +67,16 @@ CLASSES: Mapping[str, LayerClass] = {
     "RMSNormalization": LayerClass(("axis", "epsilon"), ("scale",)),
     "Rescaling": LayerClass(),
     "Reshape": LayerClass(("target_shape",)),
-    "Resizing": LayerClass(("height", "width", "interpolation", "data_format")),
-    "SeparableConv2D": LayerClass((*_CONVOLUTION, "filters", "depth_multiplier"), ("depthwise_kernel", "pointwise_kernel", "bias")),
+    "Resizing": LayerClass(
+        ("height", "width", "interpolation", "data_format", "crop_to_aspect_ratio", "pad_to_aspect_ratio", "fill_value")
+    ),
+    **{f"SeparableConv{axes}": LayerClass((*_CONVOLUTION, "filters", "depth_multiplier"), _SEPARABLE) for axes in ("1D", "2D")},
     "Softmax": LayerClass(("axis",)),
     "Subtract": LayerClass(),
     "UnitNormalization": LayerClass(("axis",)),
+    "UpSampling1D": LayerClass(("size",)),
     "UpSampling2D": LayerClass(("size", "interpolation", "data_format")),
+    "ZeroPadding1D": LayerClass(("padding",)),
     "ZeroPadding2D": LayerClass(("padding", "data_format")),
 }
 """The classes that are built where a file is run; none of them runs code from it."""

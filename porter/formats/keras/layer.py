@@ -42,6 +42,7 @@ class Layer:
         read: makes porter's ops of it.
         tensors: its variables' names in the checkpoint, by variable; `arrays` their arrays.
         operands: an operation's first arguments: values and constants.
+        given: what it reads in place of its first value.
         constants: those of its constants that are arrays of several axes, by the names under which it takes them.
     """
 
@@ -56,6 +57,7 @@ class Layer:
     arrays: Mapping[str, Array] = field(default_factory=dict)
     operands: tuple[Any, ...] = ()
     constants: Mapping[str, Array] = field(default_factory=dict)
+    given: Value | None = None
 
     @property
     def build(self) -> Builder:
@@ -68,7 +70,7 @@ class Layer:
     @property
     def input(self) -> Value:
         """The first value, as a map or features."""
-        return self.walk.value(self.source)
+        return self.walk.value(self.source) if self.given is None else self.given
 
     def add(self, op: Op, **tensors: Stored) -> Value:
         """The value of `op` of a map or features."""

@@ -1,4 +1,4 @@
-"""What Keras's layers of other cells compute: tf.image.resize by half pixels, without its antialias."""
+"""What Keras's layers of other cells compute: tf.image.resize by half pixels, without its antialias, of a map or a part of it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,59 @@ from collections.abc import Mapping
 from typing import Any
 
 from porter.filegraph.walk import NoOp
-from porter.formats.keras.layer import count, pair
+from porter.formats.keras.layer import count, number, pair
 from porter.formats.tensorflow import has_cubic_shares
 from porter.graph import Resize
-from porter.padding import Size
+from porter.padding import Pads, Size
 
-_PLAIN = ("crop_to_aspect_ratio", "pad_to_aspect_ratio", "antialias")
+_CROP, _PAD = "crop_to_aspect_ratio", "pad_to_aspect_ratio"
+_EXACT = 2**24
+"""Keras divides products of sizes in float32, which has smaller ones exactly."""
+
+
+def evened(kind: str, arguments: Mapping[str, Any], size: Size) -> tuple[Pads, float]:
+    """The pads, below zero where it crops, by which a Resizing gives a map of `size` the aspect of its own, and what fills them
+    (keras/src/backend/tensorflow/image.py, `resize`).
+
+    Raises:
+        NoOp: the map has an open size.
+    """
+    crops, pads = bool(arguments.get(_CROP)), bool(arguments.get(_PAD))
+    if not crops and not pads:
+        return (0, 0, 0, 0), 0.0
+    rows, columns = _known(kind, size)
+    down, across = count(arguments["height"]), count(arguments["width"])
+    if max(columns * down, rows * across) >= _EXACT or (pads and arguments.get("fill_mode", "constant") != "constant"):
+        raise NoOp(f"{kind} with {_CROP if crops else _PAD} of {rows}x{columns} to {down}x{across}")
+    wanted = columns * down // across, rows * across // down
+    if crops:
+        return _cropped((rows, columns), (max(min(rows, wanted[0]), 1), max(min(columns, wanted[1]), 1))), 0.0
+    top, left = (max(new - old, 0) // 2 for new, old in zip(wanted, (rows, columns), strict=True))
+    return (top, top, left, left), number(arguments.get("fill_value", 0.0))
+
+
+def centred(kind: str, arguments: Mapping[str, Any], size: Size) -> Pads | None:
+    """The pads below zero by which a CenterCrop crops a map of `size`; None where the map is smaller.
+
+    Raises:
+        NoOp: the map has an open size.
+    """
+    rows, columns = _known(kind, size)
+    wanted = count(arguments["height"]), count(arguments["width"])
+    return _cropped((rows, columns), wanted) if rows >= wanted[0] and columns >= wanted[1] else None
+
+
+def _cropped(size: tuple[int, int], wanted: tuple[int, int]) -> Pads:
+    less = [old - new for old, new in zip(size, wanted, strict=True)]
+    (top, bottom), (left, right) = ((-(each // 2), each // 2 - each) for each in less)
+    return top, bottom, left, right
+
+
+def _known(kind: str, size: Size) -> tuple[int, int]:
+    rows, columns = size
+    if rows is None or columns is None:
+        raise NoOp(f"{kind} of a map of any size: save the model for one size")
+    return rows, columns
 
 
 def resize_of(kind: str, arguments: Mapping[str, Any], size: Size) -> Resize | None:
@@ -30,8 +77,8 @@ def resize_of(kind: str, arguments: Mapping[str, Any], size: Size) -> Resize | N
         factors = tuple(new / old if old else 0.0 for new, old in zip(wanted, size, strict=True))
     if set(factors) == {1.0}:
         return None
-    if stated := [name for name in _PLAIN if arguments.get(name)]:
-        raise NoOp(f"{kind} with {stated[0]}")
+    if arguments.get("antialias"):
+        raise NoOp(f"{kind} with antialias")
     match mode:
         case "nearest":
             return Resize("nearest", scale, wanted, rounding="round_prefer_ceil")

@@ -12,7 +12,7 @@ import numpy as np
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import first_line
 from porter.filegraph.dataflow import MOST_COMPUTED, Evaluator
-from porter.filegraph.dims import Numbers, as_whole
+from porter.filegraph.dims import Numbers, as_real, as_whole
 from porter.filegraph.tensorflow import MASKS, numbers_from, sliced, strided
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.nodes import GraphNode, Refuse
@@ -60,7 +60,7 @@ def is_cast(node: GraphNode) -> bool:
 def _cast(node: GraphNode, value: Numbers) -> Numbers:
     if node.type("DstT") == _TRUTH:
         return value.astype(np.bool_)
-    return as_whole(value) if node.type("DstT") in _INTEGERS else value
+    return as_whole(value) if node.type("DstT") in _INTEGERS else as_real(value)
 
 
 def _diagonal(node: GraphNode, value: Numbers, place: Numbers, rows: Numbers, columns: Numbers, fill: Numbers) -> Numbers:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.filegraph.dataflow import MOST_OF_SIZES, Evaluator
-from porter.filegraph.dims import Numbers, as_whole
+from porter.filegraph.dims import Numbers, as_real, as_whole
 from porter.filegraph.tensorflow import MASKS, numbers_from, sliced, strided
 from porter.formats.tflite.model import Operator
 
@@ -50,7 +50,7 @@ def _full(node: Operator, sizes: Numbers, number: Numbers) -> Numbers:
 
 
 EVALUATORS: Mapping[str, Evaluator] = {
-    "CAST": lambda node, value: value if is_cast(node) else as_whole(value),
+    "CAST": lambda node, value: as_real(value) if is_cast(node) else as_whole(value),
     "CONCATENATION": lambda node, *values: np.concatenate(values, node.scalar(0, "i")),
     "EXPAND_DIMS": lambda node, value, axis: np.expand_dims(value, int(axis.item())),
     "FILL": _full,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 from porter.filegraph.builder import CELLS
 from porter.filegraph.dataflow import Tensor
@@ -12,6 +11,7 @@ from porter.filegraph.dims import Open, text
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import both_sides, of_row, row
 from porter.filegraph.products import along_channels
+from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.walk import Lacks, Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import sizes_of, whole_numbers
@@ -112,7 +112,7 @@ def read_average_pool(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
-    """adaptive_avg_pool2d and adaptive_max_pool2d: a pool over the whole map, or one whose windows are all alike."""
+    """adaptive_avg_pool2d and adaptive_max_pool2d."""
     function: Function = "max" if "max" in node.op else "mean"
     value = walk.value(node.arguments["self"])
     if value.shape is None or not value.is_map:
@@ -121,23 +121,10 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
     wanted = stated[0], stated[-1]
     if wanted == (1, 1):
         return walk.builder.reduce(node.name, value, function, CELLS, True)
-    kernel, stride = [], []
-    for size, count in zip(value.shape[1:], wanted, strict=True):
-        if size is None or isinstance(count, Open):
-            return Lacks(f"{node.op} to {text(wanted)} of a map of any size: export the model for one size")
-        # at::native::start_index and end_index
-        starts = [place * size // count for place in range(count if count <= size else 0)]
-        extents = {-(-(place + 1) * size // count) - start for place, start in enumerate(starts)}
-        steps = {after - before for before, after in pairwise(starts)}
-        if len(extents) != 1 or len(steps) > 1:
-            sizes = f"{value.shape[1]}x{value.shape[2]} to {text(wanted)}"
-            return Lacks(f"{node.op} of {sizes}, whose windows are of different sizes")
-        kernel.append(extents.pop())
-        stride.append(steps.pop() if steps else 1)
-    if kernel == stride == [1, 1]:
-        return walk.view(node.arguments["self"])
-    window = Window((kernel[0], kernel[1]), (stride[0], stride[1]))
-    return walk.builder.pool(node.name, value, function, window, _explicit((0, 0, 0, 0), LOWEST if function == "max" else 0.0))
+    rows, columns = wanted
+    if isinstance(rows, Open) or isinstance(columns, Open):
+        return Lacks(f"{node.op} to {text(wanted)} of a map of any size: export the model for one size")
+    return adaptive_pool(walk, node, value, function, (rows, columns))
 
 
 def _pooled(walk: Walk, node: AtenNode) -> Window:

@@ -7,6 +7,7 @@ imported or looked up, and no object that it serialises is revived.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ from porter.formats.keras.flow import Call, Result, results_in
 from porter.formats.keras.graph import Named, before_activation, fused_name, name_calls, operands_of
 from porter.formats.keras.layer import pair
 from porter.formats.keras.layers import FUSING, IDENTITY_AT_INFERENCE, is_in_training
-from porter.formats.keras.resizing import resize_of
+from porter.formats.keras.resizing import centred, evened, resize_of
 from porter.formats.keras.scaling import numbers_in, statistics
 from porter.formats.keras.versions import modern, operation_name
 from porter.formats.tensorflow import import_tensorflow
@@ -40,8 +41,6 @@ _COMPUTED = frozenset(
     {"Activation", "Add", "Average", "CustomScaleLayer", "EinsumDense", "LayerScale", "LeakyReLU", "Merge by cos", "ReLU"}
 )
 """Classes whose function is computed by keras.ops."""
-_PASSED = IDENTITY_AT_INFERENCE | {"CenterCrop"}
-"""Classes that give their input back, unless the graph says that they are foreign."""
 
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
@@ -118,7 +117,7 @@ class _Builder:
             if tap in self._foreign:
                 return f"{name} is {self._foreign[tap]}"
         operation = operation_name(call.kind, call.arguments)
-        listed = is_operated(operation) if operation else call.kind in CLASSES.keys() | _COMPUTED | _PASSED
+        listed = is_operated(operation) if operation else call.kind in CLASSES.keys() | _COMPUTED | IDENTITY_AT_INFERENCE
         if listed and inputs:
             return None
         return f"{name} ({operation or call.kind:.60}) is not on porter's list of layers that are run"
@@ -162,11 +161,15 @@ class _Builder:
             case "LeakyReLU" | "ReLU":
                 return _rectified(call.kind, call.arguments, inputs[0])
             case "Resizing" | "UpSampling2D":
-                op = resize_of(call.kind, call.arguments, tuple(inputs[0].shape[1:3]))
+                value = _with_aspect(call.kind, call.arguments, inputs[0])
+                op = resize_of(call.kind, call.arguments, tuple(value.shape[1:3]))
                 if op is None:
-                    return inputs[0]
+                    return value
                 if self._dtype == "float64" and op.mode != "nearest":  # Keras's own are float32
-                    return resized(inputs[0], op, keras_do, self._dtype)
+                    return resized(value, op, keras_do, self._dtype)
+            case "CenterCrop" if centred(call.kind, call.arguments, tuple(inputs[0].shape[1:3])) is None:
+                arguments = {**call.arguments, "crop_to_aspect_ratio": True}
+                return self._result(replace(named, call=replace(call, kind="Resizing", arguments=arguments)), inputs)
             case "LayerScale":
                 (variable,) = named.tensors
                 return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
@@ -241,6 +244,8 @@ class _Builder:
         for variable in layer.weights:
             name = variable.name if named.call.kind != "MultiHeadAttention" else variable_in(*variable.path.split("/")[-2:])
             array = self._tensor(named, name, stated.get(name, tuple(variable.shape)))
+            if named.call.kind == "Conv2DTranspose" and name == "kernel":
+                array = _spread(array, named.call.arguments, tuple(variable.shape))
             variable.assign(array.reshape(variable.shape))
         if named.call.kind == "Normalization":
             layer.finalize_state()
@@ -262,14 +267,41 @@ def _run_as(call: Call, channels: int) -> tuple[str, Mapping[str, Any]]:
 
     A convolution whose groups are its channels is a depthwise one: Keras runs groups on a CPU by XLA (`conv` in its
     keras/src/backend/tensorflow/nn.py), which took ConvNeXt-Tiny ten times as long. Filter c * multiplier + m of the first is
-    filter m of channel c of the second, so the kernel's numbers stay in their order.
+    filter m of channel c of the second, so the kernel's numbers stay in their order. A transposed convolution with dilation, which
+    TensorFlow lacks on a CPU, is one with zeros in its kernel.
     """
     stated = call.arguments
-    rows, columns = pair(stated.get("strides") or 1)
-    plain_steps = rows == columns and (rows == 1 or pair(stated.get("dilation_rate") or 1) == (1, 1))
-    if call.kind == "Conv2D" and 1 < channels == stated.get("groups", 1) and plain_steps:
-        return "DepthwiseConv2D", {**stated, "depth_multiplier": stated["filters"] // channels}
+    if call.kind == "Conv2D" and 1 < channels == stated.get("groups", 1):
+        rows, columns = pair(stated.get("strides") or 1)
+        if rows == columns and (rows == 1 or pair(stated.get("dilation_rate") or 1) == (1, 1)):
+            return "DepthwiseConv2D", {**stated, "depth_multiplier": stated["filters"] // channels}
+    if call.kind == "Conv2DTranspose":
+        return call.kind, {**stated, "kernel_size": _extents(stated), "dilation_rate": 1}
     return call.kind, stated
+
+
+def _with_aspect(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:
+    """What a Resizing resizes: a part of its input, or its input with pads."""
+    (top, bottom, left, right), fill = evened(kind, arguments, tuple(value.shape[1:3]))
+    if min(top, bottom, left, right) < 0:
+        return value[:, -top : bottom or None, -left : right or None]
+    padded = any((top, bottom, left, right))
+    return keras_do("pad", value, [[0, 0], [top, bottom], [left, right], [0, 0]], constant_values=fill) if padded else value
+
+
+def _extents(arguments: Mapping[str, Any]) -> tuple[int, int]:
+    """The rows and columns that a kernel spans with its dilation."""
+    sizes = zip(pair(arguments["kernel_size"]), pair(arguments.get("dilation_rate") or 1), strict=True)
+    rows, columns = ((cells - 1) * apart + 1 for cells, apart in sizes)
+    return rows, columns
+
+
+def _spread(kernel: Array, arguments: Mapping[str, Any], shape: tuple[int, ...]) -> Array:
+    """A kernel with zeros between its cells, of the shape that its dilation makes."""
+    down, across = pair(arguments.get("dilation_rate") or 1)
+    found = np.zeros(shape, kernel.dtype)
+    found[::down, ::across] = kernel
+    return found
 
 
 def _rectified(kind: str, arguments: Mapping[str, Any], value: Any) -> Any:
@@ -281,6 +313,9 @@ def _shapes(call: Call, channels: int) -> dict[str, tuple[int, ...]]:
     """The shapes of the large variables that Keras makes for a layer whose input has `channels`."""
     arguments = call.arguments
     match call.kind:
+        case "Conv1D":
+            groups = arguments.get("groups", 1)
+            return {"kernel": (*np.atleast_1d(arguments["kernel_size"]).tolist(), channels // groups, arguments["filters"])}
         case "Conv2D":
             groups = arguments.get("groups", 1)
             return {"kernel": (*pair(arguments["kernel_size"]), channels // groups, arguments["filters"])}

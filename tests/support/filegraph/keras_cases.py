@@ -92,6 +92,25 @@ def _called_twice(layers: Any, ops: Any, x: Any) -> Any:
     return layers.Subtract()([norm(conv(x)), norm(conv(norm(x)))])
 
 
+def _rows_of_cells(layers: Any, ops: Any, x: Any) -> Any:
+    """Windows over one axis."""
+    row = layers.SeparableConv1D(5, 3, padding="same")(
+        layers.Conv1D(4, 3, strides=2, groups=2, activation="relu")(_tokens(layers, x))
+    )
+    row = layers.UpSampling1D(2)(layers.Conv1DTranspose(3, 2, strides=3, padding="same")(layers.ZeroPadding1D((0, 2))(row)))
+    row = layers.DepthwiseConv1D(3, depth_multiplier=2, padding="valid")(layers.Cropping1D((3, 1))(row))
+    return layers.AveragePooling1D(3, 1, "same")(
+        layers.MaxPooling1D(2)(layers.Conv1D(3, 3, dilation_rate=2, padding="causal")(row))
+    )
+
+
+def _channels_first(layers: Any, ops: Any, x: Any) -> Any:
+    """Layers with channels first of a map that has them last."""
+    first = {"data_format": "channels_first"}
+    moved = layers.UpSampling2D((2, 1), **first)(layers.ZeroPadding2D(1, **first)(layers.AveragePooling2D(2, **first)(x)))
+    return [layers.Cropping2D(((1, 0), (0, 2)), **first)(moved), layers.GlobalMaxPooling2D(**first)(moved)]
+
+
 KERAS_CASES: Mapping[str, Make] = {
     "a transformer": _transformer,
     "attention to others": _crossed,
@@ -135,6 +154,11 @@ KERAS_CASES: Mapping[str, Make] = {
     "layer norm of features": lambda layers, ops, x: layers.LayerNormalization(center=False, epsilon=1e-6)(layers.Flatten()(x)),
     "norm of features": lambda layers, ops, x: layers.BatchNormalization()(layers.GlobalMaxPooling2D()(x)),
     "dense on a map": lambda layers, ops, x: layers.Dense(5, activation="tanh")(layers.Dense(3, use_bias=False)(x)),
+    "flatten of channels first": lambda layers, ops, x: [
+        layers.Flatten(data_format="channels_first")(each) for each in (x, _tokens(layers, x))
+    ],
+    "a kept aspect": lambda layers, ops, x: layers.Resizing(4, 9, interpolation="nearest", crop_to_aspect_ratio=True)(x),
+    "rows of cells": _rows_of_cells,
     "flatten": lambda layers, ops, x: layers.Dense(5)(layers.BatchNormalization()(layers.Flatten()(x))),
     "squeeze and excite": _excited,
     "separable": lambda layers, ops, x: layers.SeparableConv2D(5, 3, strides=2, depth_multiplier=2, padding="same")(x),
@@ -290,6 +314,15 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "repeats": _repeats,
     "group norms": lambda layers, ops, x: layers.GroupNormalization(2)(layers.GroupNormalization(-1, epsilon=1e-6, scale=False)(x)),
     "groups of columns": lambda layers, ops, x: layers.GroupNormalization(3, axis=2)(x),
+    "a padded aspect": lambda layers, ops, x: layers.Resizing(
+        9, 4, interpolation="nearest", pad_to_aspect_ratio=True, fill_value=0.5
+    )(x),
+    "windows that differ in size": lambda layers, ops, x: [
+        layers.AdaptiveMaxPooling2D((3, 4))(layers.AdaptiveAveragePooling2D((5, 9))(x)),
+        layers.AdaptiveAveragePooling1D(5)(_tokens(layers, x)),
+    ],
+    "center crop": lambda layers, ops, x: layers.CenterCrop(4, 3)(x),
+    "layers with channels first": _channels_first,
     "a spectral norm": lambda layers, ops, x: layers.SpectralNormalization(layers.Conv2D(3, 2, activation="relu"))(x),
     "norms by the root": lambda layers, ops, x: layers.RMSNormalization()(ops.rms_normalization(_tokens(layers, x), epsilon=1e-3)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish", "mish"),
@@ -326,9 +359,12 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "thresholds": lambda layers, ops, x: layers.ReLU(threshold=0.3)(x) + ops.relu(x),
 }  # fmt: skip
 """Cases that only Keras 3 has."""
-RESIZING = ("other cells", "the nearest cells")
+RESIZING = ("other cells", "the nearest cells", "a kept aspect", "a padded aspect")
 """Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm then trains."""
-BY_COMPARISON = ("elu", "thresholds", "repeats", "groups of columns")
+BY_COMPARISON = (
+    *("elu", "thresholds", "repeats", "groups of columns"),
+    *("rows of cells", "layers with channels first", "a padded aspect"),
+)
 """Cases that TensorFlow's graphs say by what porter lacks, such as comparisons of numbers, or stored arrays in other axes."""
 
 
