@@ -16,7 +16,7 @@ from porter.authoring.draft.layers import list_layers
 from porter.authoring.draft.names import MARK
 from porter.authoring.todo import to_do
 from porter.base.errors import GraphError, MappingError, RecipeError, UsageError
-from porter.base.options import RECIPE_CHECK
+from porter.base.options import CONVERT, RECIPE_CHECK
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.to_graph import Translated
@@ -27,7 +27,7 @@ from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.frameworks import engine_name
 from porter.frameworks.dialects import Dialect, get_dialect
-from porter.graph import ChannelScale, Graph, Op, tensor_shapes
+from porter.graph import ChannelScale, Graph, Op, further_text, tensor_shapes
 from porter.graph.difference import site_differences
 from porter.identify.doors import no_graph, open_member
 from porter.identify.matching import NEAR, keeping, rank
@@ -136,6 +136,10 @@ def new_recipe(
         return _from_weights(checkpoint, variant, zoo, path)
     if checkpoint.graph is None:
         raise no_graph(checkpoint, None)
+    if checkpoint.graph.further_inputs:
+        message = f"a recipe's graph has one input, and this model takes more: input{further_text(checkpoint.graph)}"
+        next = f"port the file itself: {CONVERT.line(subject=given, destination='FRAMEWORK')}"
+        raise UsageError(message, where=str(given), next=next)
     try:
         found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size))
     except MappingError:  # a convolution reads one cell

@@ -86,14 +86,17 @@ def _left_out(layers: Sequence[LeftOut]) -> list[str]:
 
 
 def _size(record: Record) -> str:
-    from porter.graph import axes_text
+    from porter.graph import axes_text, further_text
+    from porter.graph.record import from_record
 
-    taken, axes = record.input, record.graph.get("axes")
-    if axes:
-        return f"input {axes_text(axes)}"
-    if taken.size is not None:
-        return "input {}x{} only".format(*taken.size)
-    return "any input size, native {}x{}".format(*taken.native_size)
+    taken, graph = record.input, from_record(record.graph)
+    if graph.axes:
+        first = f"input {axes_text(graph.axes)}"
+    elif taken.size is not None:
+        first = "input {}x{} only".format(*taken.size)
+    else:
+        first = "any input size, native {}x{}".format(*taken.native_size)
+    return first + further_text(graph)
 
 
 def _tensors(lists: TensorLists) -> str:
@@ -210,15 +213,16 @@ def new_recipe(drafted: NewRecipe) -> list[str]:
 
 
 def inspection(result: Inspection, tensors: bool = False) -> list[str]:
+    from porter.graph import axes_text, further_text
+    from porter.graph.record import from_record
+
     checkpoint, match = result.checkpoint, result.match
     content = "; ".join((f"{checkpoint.format}, {len(checkpoint.tensors)} tensors", *checkpoint.notes))
     lines = [str(checkpoint.path), f"  format     {content}", f"  framework  {result.framework or 'any'}"]
     size = "any size" if result.size is None else "{}x{}".format(*result.size)
-    axes = result.port.graph.get("axes") if result.port else checkpoint.graph and checkpoint.graph.axes
-    if axes:
-        from porter.graph import axes_text
-
-        size = axes_text(axes)
+    graph = from_record(result.port.graph) if result.port else checkpoint.graph
+    if graph is not None:
+        size = (axes_text(graph.axes) if graph.axes else size) + further_text(graph)
     if match is not None:
         fits = f"{match.score:.1%}"
         lines.append(

@@ -17,7 +17,7 @@ from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import TRAINED, Destination, get_destination
-from porter.graph import INPUT, Graph, shapes
+from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
 from porter.graph.plan import Plan, make_plan
@@ -204,6 +204,7 @@ def parse_dtype(text: str) -> Dtype:
 
 def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, recipes: Path | None) -> Record:
     member, plan, stock, framework = opened.member, written.plan, written.stock, target.framework
+    inputs = _layouts(plan.graph, plan.graph.inputs, opened.sizes.built, framework)
     return Record(
         **opened.facts.facts,
         format=1,
@@ -213,7 +214,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         framework=framework.NAME,
         graph=to_record(plan.graph),
         input=Input(
-            layout=_layouts(plan.graph, [INPUT], opened.sizes.built, framework)[0],
+            layout=inputs[0],
             size=plan.only_size,
             native_size=opened.sizes.built,
             channels=plan.graph.channels,
@@ -237,6 +238,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         parity=None,
         check=NOT_MADE,
         versions=_versions(framework),
+        input_layouts=inputs if len(inputs) > 1 else (),
         output_layouts=_layouts(plan.graph, plan.graph.outputs, opened.sizes.built, framework),
     )
 

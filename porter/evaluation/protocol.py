@@ -7,7 +7,7 @@ from porter.data.preprocess import Preprocess, ProtocolError
 from porter.data.statements import example, in_words
 from porter.evaluation.results import Crops
 from porter.formats.recognition import FORMATS
-from porter.graph import axes_text
+from porter.graph import axes_text, further_text
 from porter.port import Facts, Input, Port, Record
 from porter.verification.inputs import PIXELS, SIGNED, UNIT, stated_range
 
@@ -22,6 +22,10 @@ def expect_protocol(port: Port) -> Preprocess:
         UsageError: the port gives no logits, takes no photos or has no protocol; the error has the line to type.
     """
     record = port.record
+    if port.graph.further_inputs:
+        next = "porter.load gives the model, which takes them in this order"
+        message = f"this model takes several inputs, and porter feeds photos only: input{further_text(port.graph)}"
+        raise UsageError(message, where=str(port.folder), next=next)
     if record.input.layout in ("NC", "file"):
         next = "porter.load gives the model, which takes it"
         raise UsageError(f"this model takes {axes_text(port.graph.axes)}, no photos", where=str(port.folder), next=next)

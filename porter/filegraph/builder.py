@@ -19,7 +19,7 @@ from porter.base.left_out import LeftOut
 from porter.filegraph.attention import with_attention
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
 from porter.filegraph.names import Names
-from porter.graph import INPUT, MOST_CONSTANTS, Op, Shape, input_shape, ops
+from porter.graph import INPUT, MOST_CONSTANTS, FurtherInput, Op, Shape, input_shape, ops
 from porter.graph.ops import AXES, Axes, Function, Order, channels_in, is_map
 from porter.graph.record import expect_attributes
 from porter.padding import LOWEST, Convention, Pads, SiteKind, Size, Window
@@ -89,6 +89,7 @@ class Builder:
         shapes: of the values that nodes give, where they are known.
         fixed: the graph takes only images of the size that it was made for, so a pool over a whole map is a global one.
         left_out: layers that act in training only, each behind the node that gives its input.
+        further_inputs: what the file's graph takes beside its first input, under the file's names.
     """
 
     channels: int
@@ -99,11 +100,18 @@ class Builder:
     nodes: dict[str, FileNode] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
+    further_inputs: list[FurtherInput] = field(default_factory=list)
     _names: Names = field(default_factory=lambda: Names({INPUT}))
 
     @property
     def input(self) -> Value:
         return Value(INPUT, input_shape(self.channels, self.axes, self.size))
+
+    def take(self, image: FurtherInput) -> Value:
+        """A further input. Its path is the file's name of it, or the next free one."""
+        image = replace(image, path=self._names.take(image.name))
+        self.further_inputs.append(image)
+        return Value(image.path, image.shape(self.size))
 
     def add(self, name: str, op: Op | Foreign, *values: Value, tensors: Tensors | None = None, tap: str | None = None) -> Value:
         """One node; `tap` is as in FileNode. What follows a value of unknown shape has none."""
@@ -351,16 +359,18 @@ class Builder:
 
     def output(self, value: Value) -> Value:
         """The value as an output: a node gives it also where the model gives its own input."""
-        return self.add("output", ops.Identity(), value) if value.node == INPUT else value
+        return value if value.node in self.nodes else self.add("output", ops.Identity(), value)
 
     def finish(self, outputs: Iterable[Value]) -> FileGraph:
         """The graph of the nodes that lead to `outputs`."""
         ends = tuple(self.output(value).node for value in outputs)
         graph = FileGraph(tuple(self.nodes.values()), ends, self.channels, self.size, axes=self.axes)
         leading = graph.leading_to(ends)
+        read = {name for node in graph.nodes if node.name in leading for name in node.inputs}
+        further = tuple(each for each in self.further_inputs if each.path in read)
         left_out = [each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out]
         kept = tuple(node for node in graph.nodes if node.name in leading)
-        return with_attention(replace(graph, nodes=kept, left_out=tuple(left_out)), self.shapes)
+        return with_attention(replace(graph, nodes=kept, left_out=tuple(left_out), further_inputs=further), self.shapes)
 
 
 def _under(kind: SiteKind, value: Value, window: Window, convention: Convention) -> tuple[Value, Convention]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from porter.base.dtypes import Array
 from porter.base.errors import GraphError, MappingError, MissingFramework
 from porter.base.left_out import LeftOut
-from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, MaxPool, Op, Shape, input_shape
+from porter.graph import INPUT, USUAL_MOMENTUM, AvgPool, BatchNorm, Conv, FurtherInput, MaxPool, Op, Shape, input_shapes
 from porter.graph.ops import Axes
 from porter.graph.walks import upstream
 from porter.padding import ANY, Size
@@ -93,6 +93,7 @@ class FileGraph:
         sizable: its size is open, and porter has an op for every node only where a size is stated.
         definition: the graph as the file states it, for its framework to run.
         left_out: layers that act in training only, which it lacks.
+        further_inputs: what it takes beside its first input, under the file's names.
         language: of the definition: `keras` is a config as JSON, `tensorflow` a serialised GraphDef, `onnx` a ModelProto,
             `torch-export` an ExportedProgram as JSON.
     """
@@ -110,6 +111,11 @@ class FileGraph:
     language: str = ""
     left_out: tuple[LeftOut, ...] = field(default=(), compare=False)
     axes: tuple[int | None, ...] = ()
+    further_inputs: tuple[FurtherInput, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (INPUT, *(each.path for each in self.further_inputs))
 
     @property
     def built_size(self) -> tuple[int, int] | None:
@@ -135,7 +141,7 @@ class FileGraph:
     def to_logits(self) -> FileGraph:
         """The graph without a log_softmax that gives its only output: its exponentials are the softmax of the logits."""
         end = self.by_name.get(self.outputs[0]) if len(self.outputs) == 1 else None
-        if end is None or not isinstance(end.op, Foreign) or end.op.kind != LOG_SOFTMAX or INPUT in end.inputs:
+        if end is None or not isinstance(end.op, Foreign) or end.op.kind != LOG_SOFTMAX or end.inputs[0] not in self.by_name:
             return self
         return replace(self, nodes=tuple(node for node in self.nodes if node is not end), outputs=end.inputs)
 
@@ -164,7 +170,7 @@ class FileGraph:
 
     def _shapes(self, size: Size) -> tuple[Mapping[str, Shape], list[FileNode]]:
         """The shapes of the values that have one, and the nodes that do not take theirs."""
-        known: dict[str, Shape] = {INPUT: input_shape(self.channels, self.axes, size)}
+        known = input_shapes(self, size)
         refused: list[FileNode] = []
         for node in self.nodes:
             inputs = [known[name] for name in node.inputs if name in known]

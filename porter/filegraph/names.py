@@ -65,8 +65,9 @@ def named(graph: FileGraph, titles: Mapping[str, str] | None = None) -> FileGrap
     titles = titles or {}
     scopes = {node.name: _scope(node, graph.evaluated) for node in graph.nodes}
     counts = Counter(scopes.values())
-    names = {INPUT: INPUT}
-    free = Names({INPUT} | {scope for scope in counts if scope and counts[scope] == 1})
+    inputs = {INPUT, *(each.path for each in graph.further_inputs)}
+    names = {name: name for name in inputs}
+    free = Names(inputs | {scope for scope in counts if scope and counts[scope] == 1})
     uses = Counter[str]()
     for node in graph.nodes:
         scope, title = scopes[node.name], titles.get(node.name, node.name)

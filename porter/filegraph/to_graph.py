@@ -53,21 +53,22 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     whole, file = file, file.to_logits
     if all(isinstance(node.op, Identity) for node in file.nodes):
         raise MappingError("this model has no layers: it gives its input", next="save a model that computes something")
-    paths = _paths(node.name for node in file.nodes)
+    paths = _paths((node.name for node in file.nodes), [each.path for each in file.further_inputs])
+    beside = tuple(replace(each, path=paths[each.path]) for each in file.further_inputs)
     nodes = [
         Node(paths[node.name], with_momentum(op), tuple(paths.get(name, name) for name in node.inputs))
         for node in file.nodes
         if isinstance(op := node.op, Op)
     ]
     output, *further = (paths[name] for name in file.outputs)
-    graph = Graph(tuple(nodes), file.channels, output, further=tuple(further), axes=file.axes)
+    graph = Graph(tuple(nodes), file.channels, output, further=tuple(further), axes=file.axes, further_inputs=beside)
     try:
         known = shapes(graph, file.size)
     except GraphError as error:
         where = next((name for name, path in paths.items() if path == error.where), error.where)
         advice = error.next if None not in file.size else "build and save the model for images of one size"
         raise MappingError(f"the file's graph does not fit together: {error.message}", where=where, next=advice) from None
-    names = {path: name for name, path in paths.items()}
+    names = {paths[node.name]: node.name for node in file.nodes}
     try:
         expect_bounded(graph, file.size)
     except GraphError as error:
@@ -81,7 +82,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         if len(known[output]) != 1:
             expect_ops(whole, keep_activation=True)
         return Translated(graph, names, "log_softmax")
-    removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[last.path]) == 1 and logits != INPUT
+    removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[last.path]) == 1 and logits in graph.by_path
     if keep_activation or not removable:
         return Translated(graph, names, None)
     kept = tuple(node for node in graph.nodes if node.path not in (last.path, output))
@@ -127,13 +128,15 @@ def _ends_before(file: FileGraph, refused: Collection[str]) -> list[str]:
         if node.name in refused:
             reads = node.op.reads if isinstance(node.op, Foreign) and len(node.op.reads) == len(node.inputs) else ()
             taps = reads or [file.by_name[name].tap if name in file.by_name else None for name in node.inputs]
-            names |= {tap or "": None for name, tap in zip(node.inputs, taps, strict=True) if name not in refused and name != INPUT}
+            names |= {
+                tap or "": None for name, tap in zip(node.inputs, taps, strict=True) if name in file.by_name and name not in refused
+            }
     names |= {file.by_name[name].tap or "": None for name in file.outputs if name not in refused}
     return [] if "" in names or len(names) > _MOST_ENDS else list(names)
 
 
-def _paths(names: Iterable[str]) -> dict[str, str]:
-    """For each name of the file a path: words of letters, digits and _, joined by slashes.
+def _paths(names: Iterable[str], inputs: Iterable[str] = ()) -> dict[str, str]:
+    """For each name of the file a path: words of letters, digits and _, joined by slashes; of an input one word.
 
     No path is another node's scope, because a model's layer cannot hold another layer.
     """
@@ -143,7 +146,7 @@ def _paths(names: Iterable[str]) -> dict[str, str]:
         split = {name: parts[1:] for name, parts in split.items()}
     short = {name: "/".join(parts)[-LONGEST_PATH:].lstrip("/_") or "layer" for name, parts in split.items()}
     free = Names({path[:end] for path in short.values() for end, letter in enumerate(path) if letter == "/"} | {INPUT})
-    return {name: free.take(path) for name, path in short.items()}
+    return {name: free.take(path) for name, path in ({name: path_word(name) for name in inputs} | short).items()}
 
 
 def path_word(name: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Generic
 
 import numpy as np
@@ -20,7 +21,7 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import ROLES, layers_by_kind
 from porter.filegraph.places import Items, place_of
 from porter.filegraph.views import Aligned, View, Views
-from porter.graph import GroupNorm, LayerNorm, Op, Rearrange, RmsNorm
+from porter.graph import FurtherInput, GroupNorm, LayerNorm, Op, Rearrange, RmsNorm, axes_text
 from porter.graph.ops import AXES, Order
 from porter.padding import Size
 
@@ -120,7 +121,7 @@ class Walk(Generic[N]):
         held: the tensors of a node by role, for formats whose nodes hold their own; others read stored values among their inputs.
         repeats: whether a node repeats a constant, its first input, for each image and no other axis.
         tap: the framework's name for a value when it runs the file's graph; None where it does not give the value.
-        image: what the graph takes.
+        images: what the graph takes.
     """
 
     builder: Builder
@@ -135,7 +136,7 @@ class Walk(Generic[N]):
     held: Callable[[N], Mapping[str, str]] | None = None
     repeats: Callable[[N], bool] = lambda node: False
     tap: Tap = own_name
-    image: Reference | None = None
+    images: tuple[Reference, ...] = ()
     _settled: dict[Reference, Value] = field(default_factory=dict)
     _arrays: dict[View, View] = field(default_factory=dict)
 
@@ -226,8 +227,8 @@ class Walk(Generic[N]):
         return None if held is not None and held.tap == tap else tap
 
     def _called(self, source: Reference) -> str | None:
-        """The tap of a value; none of the image, which no graph can end at."""
-        return None if source == self.image else self.tap(source)
+        """The tap of a value; none of an image, which no graph can end at."""
+        return None if source in self.images else self.tap(source)
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View | None:
         """As `array`, of a view; `name` is of the op that makes the array."""
@@ -411,13 +412,31 @@ def begin(
     tap: Tap = own_name,
     held: Callable[[N], Mapping[str, str]] | None = None,
     repeats: Callable[[N], bool] = lambda node: False,
+    further: Mapping[str, Image] = MappingProxyType({}),
 ) -> Walk[N]:
-    """A walk that has only the image; the other arguments are as in Walk."""
+    """A walk that has only what the graph takes; the other arguments are as in Walk.
+
+    Args:
+        further: what it takes beside the image, by the file's names.
+    """
     builder = Builder(image.channels, image.size, image.order, image.fixed, image.shape)
-    walk = Walk(builder, flow, trained, image.batch, held=held, repeats=repeats, tap=tap, image=image.source)
-    view = walk.views.of(builder.input)
-    walk.found[image.source] = view if image.axes is None else view.transposed(image.axes) or view
+    images = (image, *further.values())
+    walk = Walk(
+        builder, flow, trained, image.batch, held=held, repeats=repeats, tap=tap, images=tuple(each.source for each in images)
+    )
+    values = [builder.input, *(builder.take(_further_input(name, each)) for name, each in further.items())]
+    for each, value in zip(images, values, strict=True):
+        view = walk.views.of(value)
+        walk.found[each.source] = view if each.axes is None else view.transposed(each.axes) or view
     return walk
+
+
+def _further_input(name: str, image: Image) -> FurtherInput:
+    """Raises GraphError if a size of what is no map is open."""
+    axes = tuple(axis for axis in image.shape if axis is not None)
+    if len(axes) < len(image.shape):
+        raise GraphError(f"an open size of {axes_text(image.shape)}", where=name)
+    return FurtherInput(name, name, image.channels, image.size, axes)
 
 
 def read_nodes(walk: Walk[N], reader_of: Callable[[str], Reader[N] | None], settled: bool = False) -> None:

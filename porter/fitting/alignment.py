@@ -64,13 +64,17 @@ class Alignment:
             path, name = waiting.pop()
             if layers_of.setdefault(path, name) != name:
                 raise MappingError(f"'{layers_of[path]}' and '{name}' are two layers of the file for one node", where=path)
-            if path == INPUT or path in walked:
+            if path in self.graph.inputs or path in walked:
                 continue
             walked.add(path)
             node = self.graph.by_path[path]
             inputs = (name,) if self._passes(node, name) else self._inputs(node, self.file.by_name[name], layers_of)
             waiting += zip(node.inputs, inputs, strict=True)
-        layers = [name for path, name in layers_of.items() if path != INPUT and not self._passes(self.graph.by_path[path], name)]
+        layers = [
+            name
+            for path, name in layers_of.items()
+            if path not in self.graph.inputs and not self._passes(self.graph.by_path[path], name)
+        ]
         twice = next((name for name in layers if layers.count(name) > 1), None)
         if twice is not None:
             raise MappingError(f"layer '{twice}' would be two nodes of the graph", where=self.graph.output)
@@ -126,8 +130,11 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         native: rows and columns of the input, if the file does not state them.
 
     Raises:
-        MappingError: a window of the recipe does not fit into the file's input, or the file has too many equal layers.
+        MappingError: they take other numbers of inputs, a window of the recipe does not fit into the file's input, or the file has
+            too many equal layers.
     """
+    if len(file.inputs) != len(graph.inputs):
+        raise MappingError(f"the file's graph takes {len(file.inputs)} inputs, and this one {len(graph.inputs)}")
     file = without_cells(file)
     parts: dict[str, tuple[str, ...]] = {}
     readers: dict[tuple[str, ...], list[FileNode]] = defaultdict(list)
@@ -141,7 +148,8 @@ def align(graph: Graph, file: FileGraph, native: tuple[int, int]) -> Alignment:
         sizes = shapes(graph, size)
     except GraphError as error:
         raise MappingError(f"an input of {size[0]}x{size[1]} is too small: {error.message}", where=error.where) from None
-    candidates: dict[str, tuple[str, ...]] = {INPUT: _prepared_inputs(file)}
+    candidates: dict[str, tuple[str, ...]] = {path: (name,) for path, name in zip(graph.inputs, file.inputs, strict=True)}
+    candidates[INPUT] = _prepared_inputs(file)
     joins: list[FileNode] = []  # concats that the file has as a part of a larger one
     folded, head = set(only_readers(graph).values()), head_of(graph)
     for node in graph.nodes:
@@ -192,11 +200,13 @@ def without_cells(file: FileGraph) -> FileGraph:
             cells.add(node.name)
         else:
             meeting |= of_cells
-    kept, moved = file.leading_to(meeting), {INPUT: INPUT}
+    kept, moved = file.leading_to(meeting), {name: name for name in file.inputs}
     nodes: list[FileNode] = []
     for node in file.nodes:
         inputs, free = tuple(moved[name] for name in node.inputs), node.name in cells - kept
-        moved[node.name] = inputs[0] if free and isinstance(node.op, ops.Flatten | ops.AsMap) and inputs[0] != INPUT else node.name
+        moved[node.name] = (
+            inputs[0] if free and isinstance(node.op, ops.Flatten | ops.AsMap) and inputs[0] not in file.inputs else node.name
+        )
         if moved[node.name] == node.name:
             op = type(node.op)() if free and isinstance(node.op, ops.GlobalAvgPool | ops.GlobalMaxPool) else node.op
             nodes.append(replace(node, op=op, inputs=inputs))

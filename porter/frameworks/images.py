@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ from porter.base.dtypes import Array
 from porter.base.errors import UsageError
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier
-from porter.graph import Graph, axes_text, input_shape
+from porter.graph import INPUT, Graph, TakesInputs, axes_text, input_shape, input_shapes
+from porter.graph.ops import is_map
+from porter.padding import ANY
 
 
 def classifier_of(logits: Callable[[Array], Array], protocol: Preprocess) -> Classifier:
@@ -69,10 +72,56 @@ def as_maps(batch: Array, graph: Graph) -> Array:
     return batch.reshape(len(batch), 1, batch.shape[1] if len(graph.axes) > 1 else 1, -1)
 
 
-def as_taken(batch: Array, graph: Graph) -> Array:
-    """Maps N×C×H×W as a port takes them, whose graph's input may be none: `as_maps` undone."""
+def expect_inputs(batches: Sequence[Array], graph: Graph, only: tuple[int, int] | None) -> None:
+    """Refuses batches that are not those of a graph's inputs, in their order, of the `only` size that it takes, if it takes one.
+
+    Raises:
+        UsageError: one has other axes, there are more or fewer, or no image.
+    """
+    if len(batches) != len(graph.inputs):
+        text = ", ".join(graph.inputs)
+        raise UsageError(f"the model takes {len(graph.inputs)} inputs, got {len(batches)}", next=f"give it {text}")
+    for batch, (path, shape) in zip(batches, input_shapes(graph, only or ANY).items(), strict=True):
+        if is_map(shape):
+            expect_fit(batch.shape, *shape)
+        else:
+            expect_axes(batch.shape, graph.axes if path == INPUT else shape)
+
+
+def as_taken(batch: Array, graph: TakesInputs, channels_last: bool = False) -> list[Array]:
+    """What a model of a graph is fed for maps N×C×H×W: these, or where its first input is no map, arrays of its axes; and what
+    `beside` makes of them for the further inputs.
+
+    Args:
+        channels_last: it takes maps N×H×W×C.
+    """
     rows, columns = batch.shape[2:]
-    return batch.reshape(len(batch), *input_shape(1, graph.axes, (rows, columns))) if graph.axes else batch
+    first = batch.reshape(len(batch), *input_shape(1, graph.axes, (rows, columns))) if graph.axes else batch
+    found, of_maps = [first, *beside(batch, graph)], map(is_map, input_shapes(graph, (rows, columns)).values())
+    return [each.transpose(0, 2, 3, 1) if channels_last and of_map else each for each, of_map in zip(found, of_maps, strict=True)]
+
+
+def beside(batch: Array, graph: TakesInputs) -> list[Array]:
+    """What a comparison feeds to a graph's further inputs beside maps N×C×H×W: maps N×C×H×W, or arrays of the input's axes.
+
+    They are of the same images, turned around and moved, so that every input has numbers of the network's range, and no two have
+    the same.
+    """
+    count, channels, rows, columns = batch.shape
+    found = []
+    for place, (path, shape) in enumerate(input_shapes(graph, (rows, columns)).items()):
+        if path == INPUT:
+            continue
+        turned = np.roll(batch[:, :, ::-1, ::-1], place, axis=(1, 2))
+        if is_map(shape):
+            cells = (np.arange(size or 0) * own // (size or 1) for own, size in zip(batch.shape[2:], shape[1:], strict=True))
+            of = np.ix_(np.arange(count), np.arange(shape[0] or 0) % channels, *cells)
+            found.append(turned[of])
+        else:
+            numbers, wanted = turned.reshape(count, -1), math.prod(size or 0 for size in shape)
+            step = max(numbers.shape[1] // wanted, 1)
+            found.append(numbers[:, np.arange(wanted) * step % numbers.shape[1]].reshape(count, *shape))
+    return found
 
 
 def in_parts(images: Array, at_once: int | None) -> list[Array]:

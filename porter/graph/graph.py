@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 from porter.base.errors import GraphError
-from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors, array_shape, channels_in
-from porter.padding import Site, Size
+from porter.graph.ops import Conv, GlobalAvgPool, GlobalMaxPool, Op, Relu, Shape, Tensors, array_shape, channels_in, is_map
+from porter.padding import ANY, Site, Size
 
 INPUT = "input"
+MOST_INPUTS = 16
 Argument = int | float | bool | str | tuple["Argument", ...] | None
 
 
@@ -37,6 +39,41 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class FurtherInput:
+    """What a graph takes beside its first input, for each image: another image, or numbers that belong to it.
+
+    Attributes:
+        path: unique among inputs and nodes.
+        name: what the source calls it.
+        channels: of a map.
+        size: rows and columns of a map; None where they are the first input's.
+        axes: of what is no map, without the batch: features, or an array.
+    """
+
+    path: str
+    name: str
+    channels: int = 1
+    size: Size = ANY
+    axes: tuple[int, ...] = ()
+
+    def shape(self, size: Size) -> Shape:
+        """Its shape beside a first input of `size` (rows, columns; None where unknown)."""
+        rows, columns = (own or first for own, first in zip(self.size, size, strict=True))
+        return array_shape(self.axes) if self.axes else (self.channels, rows, columns)
+
+
+class TakesInputs(Protocol):
+    """A graph as far as its inputs go: porter's own, or a file's."""
+
+    @property
+    def channels(self) -> int: ...
+    @property
+    def axes(self) -> tuple[int | None, ...]: ...
+    @property
+    def further_inputs(self) -> tuple[FurtherInput, ...]: ...
+
+
+@dataclass(frozen=True)
 class Graph:
     """Nodes in topological order.
 
@@ -47,6 +84,7 @@ class Graph:
         output: path of the node that gives the logits or features.
         further: paths of the nodes that give further outputs, in their order.
         scopes: the blocks that the nodes came from, outermost first; they shape generated code, not the function.
+        further_inputs: the inputs after the first, in their order.
     """
 
     nodes: tuple[Node, ...]
@@ -55,6 +93,11 @@ class Graph:
     scopes: tuple[Scope, ...] = ()
     further: tuple[str, ...] = ()
     axes: tuple[int | None, ...] = ()
+    further_inputs: tuple[FurtherInput, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (INPUT, *(each.path for each in self.further_inputs))
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -66,12 +109,12 @@ class Graph:
 
     @cached_property
     def open_shapes(self) -> Mapping[str, Shape]:
-        """The shape of every path, `input` included, for an input of open size. Raises GraphError as `shapes`."""
+        """The shape of every path, inputs included, for an input of open size. Raises GraphError as `shapes`."""
         return shapes(self, (None, None))
 
     @cached_property
     def channels_by_path(self) -> Mapping[str, int]:
-        """Channels (or features) of every path, `input` included. Raises GraphError as `shapes`."""
+        """Channels (or features) of every path, inputs included. Raises GraphError as `shapes`."""
         return {path: channels_in(shape) for path, shape in self.open_shapes.items()}
 
 
@@ -84,9 +127,28 @@ def input_shape(channels: int, axes: Sequence[int | None], size: Size) -> Shape:
     return array_shape(own if axis is None else axis for axis, own in zip(axes, stretched, strict=True))
 
 
+def input_shapes(graph: TakesInputs, size: Size) -> dict[str, Shape]:
+    """The shapes of a graph's inputs by path, beside a first one of `size` (rows, columns; None where unknown)."""
+    first = input_shape(graph.channels, graph.axes, size)
+    return {INPUT: first, **{each.path: each.shape(size) for each in graph.further_inputs}}
+
+
 def axes_text(axes: Sequence[int | None]) -> str:
     """An input that is no map, as people write it: `N x 5`."""
     return " x ".join(["N", *("?" if axis is None else str(axis) for axis in axes)])
+
+
+def batch_text(shape: Shape) -> str:
+    """A batch of values of a shape, as people write it: `N x 3 x H x W`, `N x 5`."""
+    if not is_map(shape):
+        return axes_text(shape)
+    channels, rows, columns = shape
+    return f"N x {channels} x {rows or 'H'} x {columns or 'W'}"
+
+
+def further_text(graph: TakesInputs) -> str:
+    """A graph's further inputs: `, right (N x 3 x H x W), meta (N x 5)`; nothing where it has none."""
+    return "".join(f", {each.path} ({batch_text(each.shape(ANY))})" for each in graph.further_inputs)
 
 
 def site_of(op: object) -> Site | None:
@@ -95,12 +157,14 @@ def site_of(op: object) -> Site | None:
 
 
 def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
-    """The shape of every path, `input` included, for an input of `size` (rows, columns; None where unknown).
+    """The shape of every path, inputs included, for a first input of `size` (rows, columns; None where unknown).
 
     Raises:
         GraphError: an input or an output does not exist, or a node's inputs do not fit.
     """
-    known: dict[str, Shape] = {INPUT: input_shape(graph.channels, graph.axes, size)}
+    known = input_shapes(graph, size)
+    if len(known) <= len(graph.further_inputs):
+        raise GraphError("two inputs have one path", where=graph.inputs[-1])
     for node in graph.nodes:
         missing = [path for path in node.inputs if path not in known]
         if missing:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from porter.base.errors import GraphError, PaddingError
-from porter.graph.graph import Graph, Node, input_shape, nonnegative_paths, shapes, site_of
+from porter.graph.graph import Graph, Node, input_shapes, nonnegative_paths, shapes, site_of
 from porter.graph.ops import Attention, Concat, Flatten, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
@@ -32,9 +32,9 @@ class Plan:
         return not all(found.every_size for found in self.realisations.values())
 
 
-def taken_axes(plan: Plan) -> Shape:
-    """The axes of the input that a planned graph takes, where it is no map; otherwise none."""
-    return input_shape(1, plan.graph.axes, plan.only_size or ANY) if plan.graph.axes else ()
+def taken_shapes(plan: Plan) -> dict[str, Shape]:
+    """The shapes of the inputs that a planned graph takes, by path."""
+    return input_shapes(plan.graph, plan.only_size or ANY)
 
 
 def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:

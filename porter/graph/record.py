@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from porter.base.errors import GraphError, PaddingError
-from porter.graph.graph import Argument, Graph, Node, Scope, shapes
+from porter.graph.graph import MOST_INPUTS, Argument, FurtherInput, Graph, Node, Scope, shapes
 from porter.graph.ops import MOST_AXES, OPS, Op
 from porter.graph.ops.kinds import COUNT, attributes, defaults, short
 from porter.padding import LOWEST
@@ -23,7 +23,8 @@ def to_record(graph: Graph) -> dict[str, Any]:
     scopes = [{"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))} for scope in graph.scopes]
     output = list(graph.outputs) if graph.further else graph.output
     axes = {"axes": list(graph.axes)} if graph.axes else {}
-    return {"channels": graph.channels, **axes, "output": output, "nodes": nodes, "scopes": scopes}
+    further = {"further_inputs": [_jsonable(asdict(each)) for each in graph.further_inputs]} if graph.further_inputs else {}
+    return {"channels": graph.channels, **axes, **further, "output": output, "nodes": nodes, "scopes": scopes}
 
 
 def from_record(record: object) -> Graph:
@@ -35,14 +36,15 @@ def from_record(record: object) -> Graph:
         GraphError: the record has another form, or its shapes do not fit.
     """
     try:
-        stated = {"axes": [], **record} if isinstance(record, Mapping) else record
-        entry = _object(stated, {"channels", "axes", "output", "nodes", "scopes"})
+        stated = {"axes": [], "further_inputs": [], **record} if isinstance(record, Mapping) else record
+        entry = _object(stated, {"channels", "axes", "further_inputs", "output", "nodes", "scopes"})
         axes = tuple(axis if axis is None else COUNT.read(axis) for axis in _array(entry["axes"])[:MOST_AXES])
         nodes = tuple(_node(node) for node in _array(entry["nodes"]))
         scopes = tuple(_scope(scope) for scope in _array(entry["scopes"]))
         outputs = entry["output"] if isinstance(entry["output"], list) and entry["output"] else [entry["output"]]
         first, *further = map(_path, outputs)
-        graph = Graph(nodes, COUNT.read(entry["channels"]), first, scopes, tuple(further), axes)
+        beside = tuple(map(_further_input, _array(entry["further_inputs"])[:MOST_INPUTS]))
+        graph = Graph(nodes, COUNT.read(entry["channels"]), first, scopes, tuple(further), axes, beside)
     except (ValueError, PaddingError) as error:
         raise GraphError(f"the graph's record cannot be read: {error}", where="graph", next="convert again") from None
     shapes(graph, (None, None))
@@ -75,6 +77,15 @@ def _node(value: object) -> Node:
     except (ValueError, PaddingError) as error:
         raise ValueError(f"{path}: {error}") from None
     return Node(path, op, tuple(_path(source) for source in _array(entry["inputs"])))
+
+
+def _further_input(value: object) -> FurtherInput:
+    entry = _object(value, {"path", "name", "channels", "size", "axes"})
+    rows, columns = (side if side is None else COUNT.read(side) for side in _array(entry["size"]))
+    axes = tuple(map(COUNT.read, _array(entry["axes"])[:MOST_AXES]))
+    if not isinstance(entry["name"], str):
+        raise ValueError(f"expected the name of an input, got {short(entry['name'])}")
+    return FurtherInput(_path(entry["path"]), entry["name"], COUNT.read(entry["channels"]), (rows, columns), axes)
 
 
 def _scope(value: object) -> Scope:

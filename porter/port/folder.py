@@ -213,6 +213,7 @@ class Record(Facts, RecordHead):
             (porter.evaluation.results.Evaluation.summary); None if none was.
         evaluations: a line for each accuracy measured, the last MOST_LINES (porter.evaluation.results.Evaluation.line).
         study: the last padding study of these weights (porter.evaluation.results.Study.record); None if none was.
+        input_layouts: of each input, where there are several.
         output_layouts: of each output; none in ports of older porters.
     """
 
@@ -224,6 +225,7 @@ class Record(Facts, RecordHead):
     mapped: tuple[str, ...]
     ended_at: tuple[str, ...] = ()
     dtype: Dtype
+    input_layouts: tuple[Layout, ...] = ()
     output_layouts: tuple[Layout, ...] = ()
     folded: Mapping[str, str] | None = None
     absorbed: Mapping[str, str] = {}

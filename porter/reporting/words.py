@@ -7,7 +7,7 @@ from typing import Literal
 
 from porter.base.errors import some
 from porter.data.preprocess import Preprocess
-from porter.graph import MaxPool, axes_text
+from porter.graph import MaxPool, axes_text, further_text
 from porter.graph.record import from_record
 from porter.port import OWN_BUILD, Record
 from porter.recipe.published import is_non_commercial
@@ -120,8 +120,10 @@ def facts(record: Record) -> list[Fact]:
     rows, columns = record.input.native_size
     at = "any size" if record.input.size is None else "{}×{} only".format(*record.input.size)
     shape = f"N×{record.input.channels}×H×W" if record.input.layout == "NCHW" else f"N×H×W×{record.input.channels}"
-    if axes := from_record(record.graph).axes:
-        shape = axes_text(axes).replace(" x ", "×")
+    graph = from_record(record.graph)
+    if graph.axes:
+        shape = axes_text(graph.axes).replace(" x ", "×")
+    shape += further_text(graph).replace(" x ", "×")
     lists = record.tensors
     counted = {"used": lists.used, "ignored": lists.ignored, "filled with a constant": lists.filled}
     entries = [

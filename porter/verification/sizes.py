@@ -177,7 +177,7 @@ def _sides(graph: Graph, axis: int, native: int) -> list[int]:
 
 def _strides(graph: Graph, axis: int) -> int:
     """The least common multiple, over the ways through a network, of the product of a way's strides."""
-    reduced = {INPUT: 1}
+    reduced = dict.fromkeys(graph.inputs, 1)
     for node in graph.nodes:
         reduced[node.path] = math.lcm(*(reduced[path] for path in node.inputs)) * _stride(node.op, axis)
     return math.lcm(*reduced.values())

@@ -207,6 +207,8 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
         raise UsageError(message, where=where, next=f"give code as FILE.py:CALLABLE, or a file with a graph: {carrying}")
     if file.channels != opened.graph.channels:
         raise UsageError(f"its input has {file.channels} channels, the source's {opened.graph.channels}", where=where)
+    if len(file.inputs) != len(opened.graph.inputs):
+        raise UsageError(f"it takes {len(file.inputs)} inputs, the source {len(opened.graph.inputs)}", where=where)
     last = opened.graph.by_path[opened.graph.output].op
     built = file.built_size or opened.sizes.built
     try:

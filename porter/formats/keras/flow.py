@@ -64,7 +64,9 @@ class Flow:
 
     Attributes:
         outputs: the model's outputs.
-        shape: of its input, batch first, as the config states it; empty where the config states none.
+        shape: of its image, or where it takes none of its first input, batch first, as the config states it; empty where it states
+            none.
+        further: the shapes of the other inputs, by the names of their layers; an InputLayer is called for each.
         keras: the major version of the Keras that wrote it.
         backend: what that Keras ran on, `tensorflow` or `theano`; empty where nothing says so.
         names: of the outputs, where the model gives a dict.
@@ -76,6 +78,7 @@ class Flow:
     keras: int
     backend: str = ""
     names: tuple[str, ...] = ()
+    further: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
 
 
 def results_in(found: Any) -> list[Result]:
@@ -99,10 +102,13 @@ def read_flow(text: str | bytes, where: str) -> Flow | None:
         model = read_json(text)
         if not _is_model(model):
             return None
-        calls = _Calls()
-        outputs, names = _in_order(model, _flatten(calls, model, (), [SOURCE], None))
+        calls, further = _Calls(), _shapes_by_input(model)
+        image = next((name for name, shape in further.items() if len(shape) == 4), next(iter(further)))
+        inputs = [SOURCE if name == image else calls.add(_input_layer((name,), 0)) for name in further]
+        first = further.pop(image)
+        outputs, names = _in_order(model, _flatten(calls, model, (), inputs, None))
         version, backend = _version(model, calls.found), str(model.get(_BACKEND, ""))
-        return Flow(tuple(calls.found), tuple(outputs), _shape_of(model), version, backend, names)
+        return Flow(tuple(calls.found), tuple(outputs), first, version, backend, names, further)
 
 
 def _in_order(model: Mapping[str, Any], outputs: list[Result]) -> tuple[list[Result], tuple[str, ...]]:
@@ -232,9 +238,7 @@ def _flatten(
     outputs = parse_references(config["output_layers"])
     known: dict[tuple[str, int], list[Result]] = {}
     for place, name in enumerate(starts):
-        known[name, 0] = [
-            inputs[place] if place < len(inputs) else calls.add(Call((*path, name), "InputLayer", {}, Inbound((), {}), round))
-        ]
+        known[name, 0] = [inputs[place] if place < len(inputs) else calls.add(_input_layer((*path, name), round))]
     resolve = _Resolver(layers, nodes)
     for name, index in resolve.order(outputs):
         if (name, index) in known:
@@ -292,6 +296,10 @@ def _fed(model: Mapping[str, Any], given: Inbound) -> list[Result]:
     return [value for name in names for value in results_in(named[name])]
 
 
+def _input_layer(path: LayerNames, round: int) -> Call:
+    return Call(path, "InputLayer", {}, Inbound((), {}), round)
+
+
 def _pick(values: Sequence[Result], output: int) -> Result:
     """One output of a call, or of a model."""
     if type(output) is not int or output < 0 or (output and values == [SOURCE]):
@@ -336,6 +344,17 @@ class _Resolver:
             needs[key] = [self.key(reference) for reference in calls[index].references()] if calls else []
             waiting += needs[key]
         return list(TopologicalSorter(needs).static_order())
+
+
+def _shapes_by_input(model: Mapping[str, Any]) -> dict[str, tuple[int | None, ...]]:
+    """The shapes of a model's inputs, by the names of their layers where there are several."""
+    config = model["config"]
+    stated = config.get("input_layers") if isinstance(config, dict) else None
+    starts = [] if stated is None else [reference.layer for reference in parse_references(stated)]
+    if len(starts) < 2:
+        return {"": _shape_of(model)}
+    layers = {_name(layer): layer for layer in _layers(model)}
+    return {name: _shape_of(layers[name]) if name in layers else () for name in starts}
 
 
 def _shape_of(model: Mapping[str, Any]) -> tuple[int | None, ...]:

@@ -28,7 +28,7 @@ from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import operation_name
 from porter.formats.limits import Members
 from porter.graph import MOST_CONSTANTS
-from porter.padding import Size
+from porter.padding import ANY, Size
 
 _OPERANDS = ("x", "x1", "a", "inputs", "y", "x2", "b", "query", "value", "key", "bias")
 """Keywords of an operation, or of an attention, that are operands, in their order."""
@@ -131,7 +131,9 @@ def _graph(
     layers, stored = dict[str, Layer](), _Stored({}, set())
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
     flow_of = Dataflow(layers, live, Arrays(stored.arrays), lambda layer: "")
-    walk = begin(flow_of, Image(_IMAGE, channels, size), stored.arrays, tap, held=lambda layer: layer.tensors)
+    image, held = Image(_IMAGE, channels, size), lambda layer: layer.tensors
+    further = {named.name: beside for named in calls if (beside := _further_image(flow, named)) is not None}
+    walk = begin(flow_of, image, stored.arrays, tap, held=held, further=further)
     given = {SOURCE.call: _IMAGE}
     for place, named in enumerate(calls):
         for layer in _layers(named, walk, given, tensors, flow.keras):
@@ -163,6 +165,20 @@ def _graph(
     found = walk.builder.finish([value for end in ends for value in walk.ends([end])])
     used = {stored.name for node in found.nodes for stored in node.tensors.values()}
     return replace(found, evaluated={name: array for name, array in walk.flow.evaluated.items() if name in used})
+
+
+def _further_image(flow: Flow, named: Named) -> Image | None:
+    """What a call stands for that is a further input of known channels, or sizes; None of others. A map of the image's own rows and
+    columns has them at every size.
+    """
+    (*around, own), (batch, *sizes) = named.call.path, flow.further.get(named.call.path[-1]) or (None,)
+    if named.call.kind != "InputLayer" or around or own not in flow.further or batch != flow.shape[0]:
+        return None
+    if len(sizes) != 3:
+        return Image((named.name, 0), 1, ANY, shape=tuple(sizes)) if sizes and None not in sizes else None
+    rows, columns, channels = sizes
+    size = ANY if (rows, columns) == flow.shape[1:3] else (rows, columns)
+    return Image((named.name, 0), channels, size) if channels else None
 
 
 def _unreadable(layer: Layer, error: Exception, where: str) -> FileError:

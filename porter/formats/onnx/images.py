@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.file_graph import completed
 from porter.filegraph.walk import Image
 from porter.formats.onnx.nodes import OnnxNode
-from porter.padding import Size
+from porter.padding import ANY, Size
 from porter.padding.sizes import MAX_SIDE
 
 CHANNELS_LAST = "channels last"
@@ -61,6 +61,18 @@ def images(value: Any, nodes: Mapping[str, OnnxNode], taken: int | None, size: S
     rows = _rows_of(math.prod(known)) if len(known) == len(sizes) and not windowed else None
     if rows is not None:
         yield _whole(source, known, rows)
+
+
+def further_image(value: Any, nodes: Mapping[str, OnnxNode]) -> Given | None:
+    """What a further input is: a map whose channels are stated, or a tensor of a batch whose other sizes are; None for others."""
+    sizes = [dim.dim_value if dim.HasField("dim_value") and dim.dim_value > 0 else None for dim in value.type.tensor_type.shape.dim]
+    source = (value.name, 0)
+    if len(sizes) == 4:
+        given = _map(source, sizes, _channels_last(nodes, value.name, sizes), None, None)
+        channels = sizes[3 if given.stated else 1]
+        return None if channels is None else replace(given, stated={f"{key} of {value.name}": "" for key in given.stated})
+    known = tuple(size for size in sizes[1:] if size is not None)
+    return Given(Image(source, 1, ANY, sizes[0], "CHW", shape=known)) if known and len(known) == len(sizes) - 1 else None
 
 
 def _of_rows(source: Reference, sizes: Sequence[int | None], found: Size, size: Size | None) -> Given:

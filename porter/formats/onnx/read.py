@@ -18,11 +18,12 @@ from porter.formats.limits import most_bytes
 from porter.formats.onnx.arithmetic import kind_of, operands
 from porter.formats.onnx.branches import MOST_ROUNDS, chosen, decisions
 from porter.formats.onnx.constants import EVALUATORS, FLOATS, RESHAPES, is_cast
-from porter.formats.onnx.images import Given, images
+from porter.formats.onnx.images import Given, further_image, images
 from porter.formats.onnx.nodes import OnnxNode
 from porter.formats.onnx.ops import READERS
 from porter.formats.onnx.proto import Message, Refuse, captured, import_onnx, read_message
 from porter.formats.onnx.renewing import expect_all, renewed
+from porter.graph import MOST_INPUTS
 from porter.graph.walks import upstream
 from porter.padding import Size
 
@@ -67,13 +68,15 @@ def _read(message: Message, path: Path, refuse: Refuse, outputs: Sequence[str], 
     tensors = {name: array for name, array in message.arrays.items() if array.ndim and is_floating(array)}
     inputs, needed = [value for value in message.proto.graph.input if message.nodes[value.name].op == "Input"], _needed(message)
     inputs = [value for value in inputs if value.name in needed] or inputs
-    is_one = len(inputs) == 1 and inputs[0].type.tensor_type.HasField("shape")
-    if is_one and inputs[0].type.tensor_type.elem_type not in FLOATS:
-        raise refuse(f"the input '{inputs[0].name}' has whole numbers", "export the model with an input of real numbers")
-    read = _read_image(message, inputs[0], size, refuse) if is_one else None
+    inputs.sort(key=_is_no_map)
+    whole = next((value.name for value in inputs if value.type.tensor_type.elem_type not in FLOATS), None)
+    if whole is not None:
+        raise refuse(f"the input '{whole}' has whole numbers", "export the model with inputs of real numbers")
+    read = _read_image(message, inputs, size, refuse)
     if read is None:
         found = ", ".join(f"'{value.name}'" for value in inputs[:3]) or "none"
-        note = f"{UNREAD}: one image is expected as its only input, or a tensor that can be one, found {found}"
+        wanted = "inputs of one batch are expected: an image, or a tensor that can be one, and others of known sizes"
+        note = f"{UNREAD}: {wanted}; found {found}"
         return Checkpoint(path, "onnx", None, tensors, (note,), files=message.files)
     graph, arrays, stated, further = read
     if not graph.outputs:
@@ -102,20 +105,32 @@ _Read = tuple[FileGraph, Mapping[str, Array], Mapping[str, str], Sequence[str]]
 image's layout; and notes on how the input becomes a map, and which of the model's outputs are not the graph's."""
 
 
-def _read_image(message: Message, value: Any, size: Size | None, refuse: Refuse) -> _Read | None:
-    """As the first image that porter can read it as whole, otherwise as the likeliest."""
+def _read_image(message: Message, inputs: Sequence[Any], size: Size | None, refuse: Refuse) -> _Read | None:
+    """With the first input as the first image that porter can read it as whole, otherwise as the likeliest; None if an input can be
+    none.
+    """
+    if not inputs or len(inputs) > MOST_INPUTS or not all(value.type.tensor_type.HasField("shape") for value in inputs):
+        return None
+    beside = [given for value in inputs[1:] if (given := further_image(value, message.nodes)) is not None]
     first: _Read | None = None
-    for given in images(value, message.nodes, _taken(message, _live(message, value.name)), size):
-        found = _read_graph(message, given, refuse)
+    for given in images(inputs[0], message.nodes, _taken(message, _live(message, [inputs[0].name])), size):
+        if len(beside) < len(inputs) - 1 or any(other.image.batch != given.image.batch for other in beside):
+            return None
+        found = _read_graph(message, [given, *beside], refuse)
         first = first or found
         if not any(isinstance(node.op, Foreign) for node in found[0].nodes):
             return found
     return first
 
 
-def _live(message: Message, image: str) -> set[str]:
-    """Names of the nodes that lead from the image to an output."""
-    return _needed(message) & depending(message.nodes, [image])
+def _is_no_map(value: Any) -> bool:
+    """By which inputs are sorted: images come first."""
+    return len(value.type.tensor_type.shape.dim) != 4
+
+
+def _live(message: Message, taken: Collection[str]) -> set[str]:
+    """Names of the nodes that lead from inputs to an output."""
+    return _needed(message) & depending(message.nodes, taken)
 
 
 def _needed(message: Message) -> set[str]:
@@ -124,15 +139,16 @@ def _needed(message: Message) -> set[str]:
     return upstream(ends, lambda name: [source for source, _ in message.nodes[name].inputs])
 
 
-def _read_graph(message: Message, given: Given, refuse: Refuse, rounds: int = MOST_ROUNDS) -> _Read:
-    nodes, live = message.nodes, _live(message, given.image.source[0])
+def _read_graph(message: Message, given: Sequence[Given], refuse: Refuse, rounds: int = MOST_ROUNDS) -> _Read:
+    nodes, live = message.nodes, _live(message, [each.image.source[0] for each in given])
     outputs = {value.name: message.given[value.name] for value in message.proto.graph.output if value.name in message.given}
     budget = most_bytes(sum(file.stat().st_size for file in message.files))
     flow = Dataflow(
         nodes, live, Arrays(message.arrays), kind_of, EVALUATORS, is_cast, RESHAPES, budget, operands, passed=message.passed
     )
     taps = {source: name for name, source in reversed([*message.given.items()])}  # a copy's name comes after the first
-    walk = begin(flow, given.image, message.arrays, taps.get)
+    first, *further = (each.image for each in given)
+    walk = begin(flow, first, message.arrays, taps.get, further={image.source[0]: image for image in further})
     read_nodes(walk, READERS.get)
     if rounds and (decided := decisions(flow)):
         return _read_graph(chosen(message, decided, refuse), given, refuse, rounds - 1)
@@ -144,8 +160,11 @@ def _read_graph(message: Message, given: Given, refuse: Refuse, rounds: int = MO
     ]
     names = tuple(name for end, name in ends.items() if flow.is_value(end))
     found = replace(walk.builder.finish(walk.ends(ends)), output_names=names, evaluated=flow.evaluated)
-    stated = {name: repr(number) for name, number in walk.exact.items()} | {**given.stated}
-    return named(found, _titles(nodes.values())), message.arrays, stated, (*given.notes, *left_out[:_MOST_NOTES])
+    if len(found.further_inputs) < len(further):
+        raise refuse("of one input the model takes only the size", "export it without that input")
+    stated = {name: repr(number) for name, number in walk.exact.items()}
+    stated |= {key: text for each in given for key, text in each.stated.items()}
+    return named(found, _titles(nodes.values())), message.arrays, stated, (*given[0].notes, *left_out[:_MOST_NOTES])
 
 
 def _taken(message: Message, live: Collection[str]) -> int | None:
@@ -179,7 +198,8 @@ def _definition(message: Message, tensors: Mapping[str, Array], stated: Mapping[
         if not (wanted | read).isdisjoint(node.output):
             read.update(node.input, captured(node, message.given))
             nodes.append(node)
-    kept.graph.input.extend(value for value in whole.graph.input if value.name in read and value.name not in message.arrays)
+    taken = (value for value in whole.graph.input if value.name in read and value.name not in message.arrays)
+    kept.graph.input.extend(sorted(taken, key=_is_no_map))
     kept.graph.node.extend(node for node in reversed(nodes) if node.output[0] not in message.arrays)
     for name, array in message.arrays.items():
         if name not in read:

@@ -100,9 +100,25 @@ def _walked(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple
     flow = Dataflow(graph.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, stated = _image_shape(graph.nodes, graph.image, flow)
     taken = ANY if size == ANY else completed(stated, size)
-    walk = begin(flow, Image((graph.image, 0), channels, taken, batch, fixed=True), graph.variables, value_name)
+    beside = (node for node in graph.nodes.values() if node.op == "Placeholder" and node.name != graph.image)
+    further = {node.name: image for node in beside if (image := _further_image(node, batch, stated)) is not None}
+    image = Image((graph.image, 0), channels, taken, batch, fixed=True)
+    walk = begin(flow, image, graph.variables, value_name, further=further)
     read_nodes(walk, READERS.get)
     return walk, named(replace(walk.builder.finish(_given(walk.builder, walk.ends(graph.ends))), evaluated=flow.evaluated))
+
+
+def _further_image(node: GraphNode, batch: int | None, cells: Size) -> Image | None:
+    """What a placeholder is that takes real numbers of known channels, or sizes, for each image; None of others. A map of the rows
+    and columns of the image, which are `cells`, has them at every size.
+    """
+    first, *sizes = input_sizes(node) or (None,)
+    if node.type("dtype") != _FLOAT or first != batch:
+        return None
+    if len(sizes) != 3:
+        return Image((node.name, 0), 1, ANY, shape=tuple(sizes)) if sizes and None not in sizes else None
+    rows, columns, channels = sizes
+    return Image((node.name, 0), channels, ANY if (rows, columns) == cells else (rows, columns)) if channels else None
 
 
 def _unresized(graph: FileGraph) -> list[FileNode]:
@@ -189,7 +205,7 @@ def _definition(nodes: Mapping[str, GraphNode], tensors: Mapping[str, Array], ex
             if not name.startswith("_"):
                 made.attr[name].CopyFrom(value)
         if node.op == "Placeholder" and (sizes := input_sizes(node)):
-            taken = (*sizes[:1], None, None, *sizes[3:]) if at_every else sizes
+            taken = (*sizes[:1], None, None, *sizes[3:]) if at_every and len(sizes) == 4 else sizes
             made.attr["shape"].shape.CopyFrom(tf.TensorShape(taken).as_proto())
     return bytes(definition.SerializeToString(deterministic=True))
 

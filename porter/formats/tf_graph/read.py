@@ -13,7 +13,7 @@ from typing import Any
 from porter.base.dtypes import Array, is_floating
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.dataflow import Reference
+from porter.filegraph.dataflow import Reference, depending
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import expect_values
 from porter.formats.limits import most_bytes
@@ -101,7 +101,7 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     inlined = inline_functions(called, meta.graph_def.library.function, refuse)
     nodes, moved = inlined.nodes, inlined.moved
     asked = {} if signature is None else {key: parse_reference(info.name) for key, info in signature.inputs.items()}
-    known = [source for source, _ in asked.values() if source in nodes]
+    known = [asked[key][0] for key in sorted(asked, key=_in_words) if asked[key][0] in nodes]
     taken = [source for source in known if source in image_inputs(nodes)] or known or image_inputs(nodes)
     image, notes = _image(nodes, _needed(outputs, nodes, moved, taken))
     stored = file.parent / "variables" / "variables"
@@ -130,7 +130,7 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
 
 
 def _in_words(name: str) -> list[tuple[int, str]]:
-    """A key that sorts `output_10` after `output_2`, because a signature does not keep the order of its outputs."""
+    """A key that sorts `output_10` after `output_2`, because a signature does not keep the order of its inputs and outputs."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
@@ -143,8 +143,8 @@ def _in_order(nodes: Mapping[str, GraphNode], refuse: Refuse) -> dict[str, Graph
 
 
 def _image(nodes: Mapping[str, GraphNode], candidates: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """The only node that takes images, or None and the reason."""
-    if len(candidates) == 1:
+    """The only node that takes images, or the first of several that meet in one network; or None and the reason."""
+    if candidates and set.intersection(*(depending(nodes, [name]) for name in candidates)):
         return candidates[0], ()
     shown = ", ".join(f"'{name}'" for name in candidates[:3])
     found = f"{len(candidates)} inputs, {shown}," if candidates else "no placeholder"

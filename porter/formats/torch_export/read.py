@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,13 +24,14 @@ from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.constants import EVALUATORS, REPEATED, RESHAPES, for_each_image, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
-from porter.formats.torch_export.nodes import AtenNode, Program, Walk, read_program
+from porter.formats.torch_export.nodes import AtenNode, Program, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
 from porter.formats.torch_export.sizes import SIZES
 from porter.formats.torch_export.writes import without_writes
+from porter.graph import MOST_INPUTS
 from porter.graph.walks import downstream, upstream
-from porter.padding import Size
+from porter.padding import ANY, Size
 
 LANGUAGE = "torch-export"
 
@@ -67,12 +68,11 @@ def _graph(archive: Archive, path: Path, outputs: Sequence[str], size: Size | No
         names = tuple(name.removeprefix(_TAP) for name in outputs)
         expect_values(names, program.given)
         program = replace(program, outputs=names)
-    needed = _needed(program)
-    program = replace(program, images=tuple(name for name in program.images if name in needed) or program.images)
+    program = replace(program, images=taken_by(program, _needed(program)) or program.images)
     lacking = sorted({*program.stored.values()} - archive.tensors.keys())
     if lacking:
         raise FileError(f"this archive lacks the tensor '{lacking[0]}'", where=str(path), next=SAVE)
-    problem = _not_one_image(program)
+    problem = _not_images(program)
     if problem is not None:
         return problem
     arrays = {value: archive.tensors[name] for value, name in program.stored.items()}
@@ -98,15 +98,27 @@ def _needed(program: Program) -> set[str]:
     return upstream(ends, lambda name: [source for source, _ in program.nodes[name].inputs])
 
 
-def _not_one_image(program: Program) -> str | None:
-    """Why the program is not one of a single image, in words; None if it is."""
-    rank = len(program.sizes(program.images[0])) if len(program.images) == 1 else 0
-    if rank != 4:
-        found = some([f"'{name}' of rank {len(program.sizes(name))}" for name in program.images]) or "none"
-        return f"one image of rank 4 is expected as its only input, found {found}"
-    if program.types[program.images[0]] not in FLOATS:
-        return f"the input '{program.images[0]}' has whole numbers"
-    return None
+def taken_by(program: Program, needed: Collection[str]) -> tuple[str, ...]:
+    """The inputs among the nodes that are `needed`, images first."""
+    return tuple(sorted((name for name in program.images if name in needed), key=lambda name: len(program.sizes(name)) != 4))
+
+
+def _not_images(program: Program) -> str | None:
+    """Why a port cannot take what the program does, in words; None if it can."""
+    found = some([f"'{name}' of {_text(program.sizes(name))}" for name in program.images]) or "none"
+    sizes = [program.sizes(name) for name in program.images]
+    if not sizes or len(sizes[0]) != 4 or len(sizes) > MOST_INPUTS:
+        return f"an image of rank 4 is expected as an input, found {found}"
+    if any(each[:1] != sizes[0][:1] for each in sizes):
+        return f"inputs of one batch are expected, found {found}"
+    if any(not isinstance(size, int) for each in sizes[1:] for size in (each[1:2] if len(each) == 4 else each[1:])):
+        return f"beside the image, inputs of known channels or sizes are expected, found {found}"
+    whole = next((name for name in program.images if program.types[name] not in FLOATS), None)
+    return None if whole is None else f"the input '{whole}' has whole numbers"
+
+
+def _text(sizes: Sizes) -> str:
+    return "x".join(map(str, sizes)) or "one number"
 
 
 def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) -> Size | None:
@@ -130,9 +142,9 @@ def _read_graph(
     Args:
         foreign: why nodes cannot be ported, by name.
     """
-    nodes, image = program.nodes, program.images[0]
+    nodes = program.nodes
     ends = [program.given[name] for name in program.outputs]
-    live = _needed(program) & downstream(nodes, lambda name: _live_inputs(nodes, name), [image])
+    live = _needed(program) & downstream(nodes, lambda name: _live_inputs(nodes, name), program.images)
     constants = Arrays({**arrays, **program.numbers})
     # A constant that is repeated for each image needs no number of images (`for_each_image`).
     repeated = [node for name, node in nodes.items() if node.op in REPEATED and name not in live]
@@ -140,11 +152,10 @@ def _read_graph(
     nodes = {**nodes, **{name: replace(nodes[name], inputs=inputs) for name, inputs in taken.items()}}
     evaluators = {op: for_each_image(nodes, evaluator) for op, evaluator in EVALUATORS.items()}
     flow = Dataflow(nodes, live, constants, kind_of, evaluators, is_cast, RESHAPES, most_bytes(size), operands)
-    batch, channels, rows, columns = (each if isinstance(each, int) else None for each in program.sizes(image))
-    rows, columns = only or (rows, columns)
-    given = Image((image, 0), channels or 3, (rows, columns), batch, "CHW", None not in (rows, columns))
+    image, *further = (_image(name, program.sizes(name), None if place else only) for place, name in enumerate(program.images))
     taps = {source: name for name, source in program.given.items()}
-    walk = begin(flow, given, arrays, taps.get, repeats=partial(_repeats, nodes))
+    beside = {each.source[0]: each for each in further}
+    walk = begin(flow, image, arrays, taps.get, repeats=partial(_repeats, nodes), further=beside)
 
     def read(walk: Walk, node: AtenNode) -> Read | list[Read]:
         if node.name in foreign:
@@ -156,6 +167,8 @@ def _read_graph(
 
     read_nodes(walk, lambda op: read if op in READERS else None)
     found = walk.builder.finish(walk.ends(ends))
+    if len(found.further_inputs) < len(further):
+        raise FileError("of one input the program takes only the size", next=SAVE)
     # The second value of the split `chunk` is `chunk:1`, and of the same module.
     kept = {node.name: nodes[owner] for node in found.nodes if (owner := node.name.partition(":")[0]) in nodes}
     words = {name: node.op if node.op != "to" else "moved" for name, node in kept.items()}  # torch's modules have a `to`
@@ -163,6 +176,15 @@ def _read_graph(
     names = {**program.stored, **{name: f"{name} (computed)" for name in flow.evaluated}}
     found = replace(found, evaluated={names[name]: array for name, array in flow.evaluated.items()})
     return named(_with_own_names(found, names), titles(paths, words))
+
+
+def _image(name: str, sizes: Sizes, only: Size | None) -> Image:
+    """An input as what a port takes: a map, of the `only` size if there is one, or another tensor of a batch."""
+    batch, *own = (each if isinstance(each, int) else None for each in sizes)
+    if len(own) != 3:
+        return Image((name, 0), 1, ANY, batch, "CHW", shape=tuple(own))
+    rows, columns = only or (own[1], own[2])
+    return Image((name, 0), own[0] or 3, (rows, columns), batch, "CHW", None not in (rows, columns))
 
 
 def _repeats(nodes: Mapping[str, AtenNode], node: AtenNode) -> bool:

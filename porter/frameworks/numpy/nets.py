@@ -69,7 +69,7 @@ class Maker(ABC):
     def named(cls, graph: Graph) -> tuple[dict[str, str], Names]:
         """What the net calls the value of each path, and the names that are taken."""
         taken = Names()
-        return {path: taken.take(cls.plain("data" if path == INPUT else path)) for path in (INPUT, *graph.by_path)}, taken
+        return {path: taken.take(cls.plain("data" if path == INPUT else path)) for path in (*graph.inputs, *graph.by_path)}, taken
 
     @staticmethod
     def plain(name: str) -> str:
@@ -180,6 +180,9 @@ class NetDestination(ABC, Generic[M]):
     def _made(self, plan: Plan) -> tuple[M, list[PorterError]]:
         """The net without what the framework has no layers for, and the errors of these ops."""
         maker, refused = self.MAKER(plan), list[PorterError]()
+        for further in plan.graph.further_inputs:
+            message, next = f"porter writes nets of {self.TITLE} with one input", "port it to torch, tf or onnx"
+            return maker, [GraphError(message, where=further.path, next=next)]
         for node in plan.graph.nodes:
             try:
                 self._add(maker, node, plan)

@@ -79,7 +79,7 @@ def run(model: PortModel, batch: Array, taps: Sequence[str]) -> dict[str, Array]
     if unknown:
         raise UsageError("the model has no such node", where=unknown[0])
     try:
-        return engine.run_reference(model.net, as_taken(batch, model.plan.graph), {path: model.values[path] for path in taps})
+        return engine.run_reference(model.net, as_taken(batch, model.plan.graph)[0], {path: model.values[path] for path in taps})
     except MissingFramework as error:  # of a source it would be no verdict
         raise CheckFailed(f"the port's own net does not run: {error.message}", where=error.where) from None
 

@@ -27,22 +27,21 @@ def make_reference(
     """What runs a ModelProto in double precision.
 
     Args:
-        tensors: the content of its inputs after the first, as stored. Each node takes them in double precision for itself, so that
+        tensors: the content of its last inputs, as stored. Each node takes them in double precision for itself, so that
             they are not all held twice.
         exact: attributes whose numbers the model rounds to float32, by the name of the node's first value and of the attribute.
 
     Raises:
         MissingFramework: the reference implementation lacks an op of the model, or, when called, refuses what an op takes.
     """
-    evaluator, name = _evaluator(model, exact), model.graph.input[0].name
+    evaluator, names = _evaluator(model, exact), [value.name for value in model.graph.input]
     nested = any(node.need_context() for node in evaluator.rt_nodes_)  # those may read any value
 
-    def run(batch: Array) -> list[Array]:
+    def run(*batches: Array) -> list[Array]:
+        given = {**dict(zip(names, batches, strict=False)), **tensors}
         try:
             with np.errstate(all="ignore"):  # a logarithm of what is below 0 is compared as it is
-                found: list[Array] = (
-                    evaluator.run(None, {name: batch, **tensors}) if nested else _run(evaluator, name, batch, tensors)
-                )
+                found: list[Array] = evaluator.run(None, given) if nested else _run(evaluator, given)
         except Exception as error:  # whatever its ops raise for inputs that do not fit
             raise _refusal(error) from None
         return found
@@ -50,9 +49,9 @@ def make_reference(
     return run
 
 
-def _run(evaluator: Any, image: str, batch: Array, tensors: Mapping[str, Array]) -> list[Array]:
+def _run(evaluator: Any, given: Mapping[str, Array]) -> list[Array]:
     """As the evaluator's own `run`, which holds all values until the end: here a value is held until its last use."""
-    known, nodes, outputs = {"": None, **evaluator.rt_inits_, image: batch, **tensors}, evaluator.rt_nodes_, evaluator.output_names
+    known, nodes, outputs = {"": None, **evaluator.rt_inits_, **given}, evaluator.rt_nodes_, evaluator.output_names
     for node, ended in zip(nodes, last_uses(((*node.input, *node.output) for node in nodes), {"", *outputs}), strict=True):
         known |= zip(node.output, node.run(*(known[name] for name in node.input)), strict=False)
         for name in ended:

@@ -6,7 +6,7 @@ the max pool behind it, which is another function.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from porter.filegraph.to_graph import expect_batch
 from porter.formats.onnx.constants import FLOATS
 from porter.formats.onnx.images import CHANNELS_LAST, ROWS, WHOLE
 from porter.formats.onnx.proto import import_onnx
-from porter.frameworks.images import in_parts
+from porter.frameworks.images import beside, in_parts
 from porter.frameworks.onnx.model import Model, replay_model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.padding import Size
@@ -73,15 +73,15 @@ class OnnxRunner:
             outputs = [import_onnx().helper.make_tensor_value_info(tap, self._kind, None) for tap in taps]
             self._sessions[taps] = run_model(self._model, self.dtype, outputs, optimised=False)
         parts = self._parts(batch)
-        found = [self._sessions[taps](part) for part in parts]
+        found = [self._sessions[taps](*part) for part in parts]
         return {tap: self._joined(parts, [values[place] for values in found])[: len(batch)] for place, tap in enumerate(taps)}
 
-    def _joined(self, parts: list[Array], values: list[Array]) -> Array:
+    def _joined(self, parts: Sequence[Sequence[Array]], values: list[Array]) -> Array:
         """A value of each image, from those of parts of the images. What else is in their first axis gets one of its own."""
         if WHOLE in self._stated:
             found = np.stack(values)
         else:
-            found, images = np.concatenate(values), sum(map(len, parts))
+            found, images = np.concatenate(values), sum(len(part[0]) for part in parts)
             more, rest = divmod(len(found), images)
             found = found if more < 2 or rest else found.reshape(images, more, *found.shape[1:])
         return found[:, None] if found.ndim == 1 else found
@@ -93,25 +93,29 @@ class OnnxRunner:
         names = [name for node in self._model.proto.graph.node for name in node.output if name]
         session = run_model(self._model, "float32", [import_onnx().ValueInfoProto(name=name) for name in names], optimised=False)
         first = self._parts(batch)[0]
-        given = dict(zip(names, session(first), strict=True))
+        given = dict(zip(names, session(*first), strict=True))
         twin = OnnxRunner(self.definition, self.tensors, "float64")._model
-        image = twin.proto.graph.input[0].name
-        for node, values in replay_model(twin, {image: first, **given}):
+        taken = zip((value.name for value in twin.proto.graph.input), first, strict=True)
+        for node, values in replay_model(twin, {**dict(taken), **given}):
             yield from ((node, name, given[name], value) for name, value in zip(node.output, values, strict=False) if name)
 
-    def _parts(self, batch: Array) -> list[Array]:
-        """The images in the model's layout and number type, as many at a time as it takes."""
+    def _parts(self, batch: Array) -> list[tuple[Array, ...]]:
+        """What each input is fed, in its layout and number type, as many images at a time as the model takes."""
         if WHOLE in self._stated:
             sizes = [*map(int, self._stated[WHOLE].split())]
-            return [np.ascontiguousarray(image.reshape(sizes), self.dtype) for image in batch]
+            return [(np.ascontiguousarray(image.reshape(sizes), self.dtype),) for image in batch]
         images = batch.transpose(0, 2, 3, 1) if CHANNELS_LAST in self._stated else batch
         if ROWS in self._stated:
             images = batch.reshape(len(batch), *map(int, self._stated[ROWS].split()))
         count = self.definition.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         if count > len(images) and self.file is not None:
             expect_batch(self.file, count, (batch.shape[2], batch.shape[3]))
+        given = [images]
+        for value, array in zip(self.definition.graph.input[1:], beside(batch, self.file) if self.file else (), strict=True):
+            given.append(array.transpose(0, 2, 3, 1) if f"{CHANNELS_LAST} of {value.name}" in self._stated else array)
         # Paddle writes -1 for a free batch.
-        return [np.ascontiguousarray(part, self.dtype) for part in in_parts(images, max(count, 0))]
+        parts = ([np.ascontiguousarray(part, self.dtype) for part in in_parts(each, max(count, 0))] for each in given)
+        return [*zip(*parts, strict=True)]
 
     @cached_property
     def _stated(self) -> Mapping[str, str]:
@@ -145,7 +149,8 @@ class OnnxRunner:
             tensors[tensor.name] = np.ascontiguousarray(array, self.dtype if narrow else None)
         for node in model.graph.node:
             self._retype(node)
-        model.graph.input[0].type.tensor_type.elem_type = kind
+        for value in model.graph.input:
+            value.type.tensor_type.elem_type = kind
         del model.graph.value_info[:]
         return Model(model, tensors)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from porter.filegraph.names import Names
-from porter.graph import INPUT, BatchNorm, ChannelScale, Graph, GroupNorm, LayerNorm, Node, PRelu, RmsNorm, shapes, tensor_shapes
+from porter.graph import BatchNorm, ChannelScale, Graph, GroupNorm, LayerNorm, Node, PRelu, RmsNorm, shapes, tensor_shapes
 from porter.graph.ops import channels_in, is_map
 from porter.padding import ANY, Capabilities
 
@@ -50,7 +50,7 @@ def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
 
     BatchNormalization takes gamma and beta, and LayerNormalization gamma, so these are listed where the graph lacks them too.
     """
-    free = Names({INPUT, *graph.by_path})
+    free = Names({*graph.inputs, *graph.by_path})
     return {path: {role: free.take(f"{path}.{_NAMES[role]}") for role in roles} for path, roles in _stored_roles(graph).items()}
 
 

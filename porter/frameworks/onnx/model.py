@@ -19,7 +19,7 @@ from porter.frameworks.onnx.session import Session, make_session
 from porter.frameworks.onnx.sites import windowed
 from porter.frameworks.onnx.spellings import PLAIN
 from porter.graph import INPUT, AvgPool, Conv, MaxPool, Shape, shapes, tensor_shapes
-from porter.graph.ops import row_of
+from porter.graph.ops import Axes, is_map, row_of
 from porter.graph.plan import Plan
 from porter.padding import ANY
 
@@ -60,13 +60,11 @@ def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dt
     onnx, graph, kind = import_onnx(), plan.graph, storage_type(dtype)
     names, known = tensor_names(graph), shapes(graph, plan.only_size or ANY)
     maker, stored = _made(plan, names, known, kind), _stored(plan, tensors, names, kind)
-    number, sizes = onnx.helper.np_dtype_to_tensor_dtype(kind), plan.only_size or ("H", "W")
-    open_axes = [axis if axis is not None else name for axis, name in zip(graph.axes, ("L", "M", *graph.axes[2:]), strict=False)]
-    taken = open_axes or (graph.channels, *sizes)
+    number = onnx.helper.np_dtype_to_tensor_dtype(kind)
     drawn = onnx.helper.make_graph(
         maker.nodes,
         "port",
-        [onnx.helper.make_tensor_value_info(INPUT, number, ("N", *taken))],
+        [onnx.helper.make_tensor_value_info(path, number, ("N", *taken)) for path, taken in _taken(plan, known).items()],
         [onnx.helper.make_tensor_value_info(path, number, ("N", *known[path])) for path in graph.outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in maker.constants.items()],
     )
@@ -75,6 +73,16 @@ def make_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dt
     proto = onnx.helper.make_model(drawn, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR)
     shaped = onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)
     return Model(shaped, stored, maker.exact)
+
+
+def _taken(plan: Plan, known: Mapping[str, Shape]) -> dict[str, list[int | str]]:
+    """The axes of each input behind its batch, with a letter for each open one."""
+    found = {path: known[path] for path in plan.graph.inputs} | ({INPUT: Axes(plan.graph.axes)} if plan.graph.axes else {})
+    return {path: [*map(_axis, shape, "CHW" if is_map(shape) else "LM" + "-" * len(shape))] for path, shape in found.items()}
+
+
+def _axis(size: int | None, letter: str) -> int | str:
+    return letter if size is None else size
 
 
 def _made(plan: Plan, names: Mapping[str, Mapping[str, str]], known: Mapping[str, Shape], kind: np.dtype[Any]) -> NodeMaker:
@@ -147,7 +155,7 @@ def replay_model(model: Model, values: Mapping[str, Array]) -> Iterator[tuple[An
 
 
 def _taking_tensors(proto: Any, tensors: Mapping[str, Array]) -> Any:
-    """`proto`, in which the initialisers without content are inputs after the first."""
+    """`proto`, in which the initialisers without content are its last inputs."""
     stored = [tensor for tensor in proto.graph.initializer if tensor.name in tensors]
     kept = [tensor for tensor in proto.graph.initializer if tensor.name not in tensors]
     del proto.graph.initializer[:]

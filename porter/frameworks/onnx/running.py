@@ -14,7 +14,7 @@ from porter.base.dtypes import Array, Dtype, storage_type
 from porter.base.errors import UsageError
 from porter.base.package import expect_installed, install
 from porter.frameworks import Tensors
-from porter.frameworks.images import as_maps, as_taken, expect_fit
+from porter.frameworks.images import as_taken, expect_fit, expect_inputs
 from porter.frameworks.onnx.model import Model, make_model, run_model
 from porter.frameworks.onnx.session import Session
 from porter.graph.plan import Plan
@@ -29,14 +29,15 @@ class OnnxModel:
     dtype: Dtype
     _sessions: dict[tuple[str, ...], Session] = field(default_factory=dict, repr=False)
 
-    def __call__(self, batch: Array) -> Array | tuple[Array, ...]:
-        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type. Where
-        the graph's input is no map, the batch has that input's axes.
+    def __call__(self, *batches: Array) -> Array | tuple[Array, ...]:
+        """The output for a batch N×C×H×W, or a tuple of several: maps N×C×H×W, features N×C, in the model's own number type. An
+        input that is no map has its own axes; several inputs come in the graph's order.
 
         Raises:
-            UsageError: the batch does not fit the model's input.
+            UsageError: a batch does not fit its input, or there are more or fewer.
         """
-        found = self._values(as_maps(batch, self.plan.graph), ())
+        expect_inputs(batches, self.plan.graph, self.plan.only_size)
+        found = self._run(batches, ())
         return found[0] if len(found) == 1 else tuple(found)
 
     def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
@@ -56,9 +57,12 @@ class OnnxModel:
 
     def _values(self, batch: Array, paths: tuple[str, ...]) -> list[Array]:
         expect_fit(batch.shape, self.plan.graph.channels, *(self.plan.only_size or (None, None)))
+        return self._run(as_taken(batch, self.plan.graph), paths)
+
+    def _run(self, batches: Sequence[Array], paths: tuple[str, ...]) -> list[Array]:
         if paths not in self._sessions:
             self._sessions[paths] = self._make(paths)
-        return self._sessions[paths](np.ascontiguousarray(as_taken(batch, self.plan.graph), storage_type(self.dtype)))
+        return self._sessions[paths](*(np.ascontiguousarray(batch, storage_type(self.dtype)) for batch in batches))
 
     def _make(self, paths: tuple[str, ...]) -> Session:
         """A session that gives the model's outputs, or values at `paths`."""

@@ -10,8 +10,8 @@ from porter.base.dtypes import Array
 from porter.base.errors import MissingFramework, first_line
 from porter.base.package import install
 
-Session = Callable[[Array], list[Array]]
-"""Gives a model's outputs for a batch."""
+Session = Callable[..., list[Array]]
+"""Gives a model's outputs for a batch of each input, in the model's order."""
 
 
 def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -> Session:
@@ -41,12 +41,12 @@ def make_session(model: Any, tensors: Mapping[str, Array], *, optimised: bool) -
         )
     except Exception as error:  # onnxruntime's errors have no common base
         raise MissingFramework(f"onnxruntime cannot run this model: {first_line(error)}") from None
-    name = model.graph.input[0].name
+    names = [value.name for value in model.graph.input]
 
-    def run(batch: Array) -> list[Array]:
+    def run(*batches: Array) -> list[Array]:
         assert len(held) == len(tensors), "the session reads their memory"
         try:
-            found: list[Array] = session.run(None, {name: batch})
+            found: list[Array] = session.run(None, dict(zip(names, batches, strict=True)))
         except Exception as error:  # as above
             raise MissingFramework(f"onnxruntime cannot run this model: {first_line(error)}") from None
         return found

@@ -35,7 +35,7 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     with import_tensorflow().device(tensorflow_device(device)):
         model, values = _connect(statement)
     arrays = {path for path, shape in plan.graph.open_shapes.items() if not is_map(shape)}
-    attach_runner(model, values, device, arrays=arrays, port=plan.graph)
+    attach_runner(model, values, device, arrays=arrays, takes=plan.graph)
     return model
 
 
@@ -45,9 +45,9 @@ def _connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
     for call in statement.calls:
         caller.call(call)
     values = {path: caller.results[symbol.call] for path, symbol in statement.values.items()}
-    outputs = [values[path] for path in statement.outputs]
+    inputs, outputs = ([values[path] for path in paths] for paths in (statement.inputs, statement.outputs))
     try:
-        model = keras.Model(caller.results[0], outputs if statement.several else outputs[0], name=MODEL_NAME)
+        model = keras.Model(inputs if len(inputs) > 1 else inputs[0], outputs if statement.several else outputs[0], name=MODEL_NAME)
     except RecursionError:  # keras/src/ops/function.py, _build_map_helper
         raise statement.too_deep() from None
     caller.restore_initializers()

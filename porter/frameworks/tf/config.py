@@ -20,12 +20,14 @@ MODEL_NAME = "port"
 
 def model_config(statement: Statement) -> dict[str, Any]:
     """The whole config, as JSON has it (keras/src/models/functional.py, get_config)."""
-    outputs = [_place(statement, statement.values[path]) for path in statement.outputs]
+    inputs, outputs = (
+        [_place(statement, statement.values[path]) for path in paths] for paths in (statement.inputs, statement.outputs)
+    )
     config = {
         "name": MODEL_NAME,
         "trainable": True,
         "layers": [_layer(statement, call) for call in statement.ordered],
-        "input_layers": _place(statement, statement.calls[0].value),
+        "input_layers": inputs if len(inputs) > 1 else inputs[0],
         "output_layers": outputs if statement.several else outputs[0],
     }
     module, kind = "keras.src.models.functional", "Functional"

@@ -34,13 +34,18 @@ from porter.frameworks.tf.keras_operations import activate, cosine, is_operated,
 from porter.frameworks.tf.resizing import resized
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
-from porter.graph import INPUT
+from porter.graph import INPUT, Shape
+from porter.graph.ops import is_map
 from porter.padding import Size
 
 _COMPUTED = frozenset(
     {"Activation", "Add", "Average", "CustomScaleLayer", "EinsumDense", "LayerScale", "LeakyReLU", "Merge by cos", "ReLU"}
 )
 """Classes whose function is computed by keras.ops."""
+
+
+def _channels_last(shape: Shape) -> Shape:
+    return (*shape[1:], shape[0]) if is_map(shape) else shape
 
 
 def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
@@ -67,15 +72,17 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
             builder.add(named)
         if not builder.taps:
             raise MissingFramework(f"the file's own model cannot be run: {'; '.join(builder.refused[:3])}", where=where)
-        model = import_keras().Model(builder.source, list(builder.taps.values()))
-    attach_runner(model, builder.taps, "cpu", arrays=graph.arrays)
+        model = import_keras().Model([builder.source, *builder.further.values()], list(builder.taps.values()))
+    attach_runner(model, builder.taps, "cpu", arrays=graph.arrays, takes=graph)
     return model
 
 
 class _Builder:
-    """Calls Keras layers one after the other, all on one symbolic input.
+    """Calls Keras layers one after the other, on symbolic inputs.
 
     Attributes:
+        source: the image, or the first input.
+        further: the other inputs, by name.
         taps: values by name.
         refused: why layers were left out.
     """
@@ -83,6 +90,10 @@ class _Builder:
     def __init__(self, checkpoint: Checkpoint, graph: FileGraph, dtype: Dtype, size: Size, keras_version: int) -> None:
         self.keras = import_keras()
         self.source = self.keras.Input((*size, graph.channels), dtype=dtype, name=INPUT)
+        self.further = {
+            each.name: self.keras.Input(_channels_last(each.shape(size)), dtype=dtype, name=each.path)
+            for each in graph.further_inputs
+        }
         self.taps: dict[str, Any] = {}
         self.refused: list[str] = []
         self._checkpoint = checkpoint
@@ -95,8 +106,8 @@ class _Builder:
     def add(self, named: Named) -> None:
         """Adds one call. Its value is None where it, or a value that it reads, is not run."""
         inputs = [self._value(result) for result in results_in(named.call.given)]
-        found = None
-        if all(value is not None for value in inputs):
+        found = self.further.get(named.name)
+        if found is None and all(value is not None for value in inputs):
             refusal = self._refusal(named, inputs)
             if refusal is None:
                 found = self._found(named, inputs)

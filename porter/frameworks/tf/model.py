@@ -14,10 +14,9 @@ from porter.frameworks.tf.layout import expect_cover, from_canonical, keras_clas
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.sites import windowed
 from porter.frameworks.tf.statement import Statement, Symbol
-from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, ops, tensor_shapes
-from porter.graph.ops import is_map, row_of
-from porter.graph.plan import Plan
-from porter.padding import ANY
+from porter.graph import INPUT, AvgPool, Conv, Graph, MaxPool, Node, Op, Shape, ops, tensor_shapes
+from porter.graph.ops import Axes, is_map, row_of
+from porter.graph.plan import Plan, taken_shapes
 
 POOLS: Mapping[type[Op], str] = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooling2D"}
 """The Keras classes of pools."""
@@ -37,20 +36,24 @@ def state_model(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: 
     _expect_cover(shapes, tensors)
     names = layer_names(graph, layers)
     maker = LayerMaker(dtype, Names(names.values()))
-    taken = graph.axes or (*(plan.only_size or ANY), graph.channels)
-    values = {INPUT: maker.input(maker.name(INPUT), (None, *taken))}
+    taken = taken_shapes(plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
+    values = {path: maker.input(maker.name(path), (None, *_channels_last(shape))) for path, shape in taken.items()}
     weights: dict[str, dict[str, Array]] = {}
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]
         values[node.path] = _apply(maker, plan, node, names[node.path], inputs)
         if node.path in shapes:
             weights[names[node.path]] = _variables(graph, node, tensors[node.path], shapes[node.path], inputs[0])
-    statement = Statement(dtype, tuple(maker.calls), values, graph.outputs, bool(graph.further), weights)
+    statement = Statement(dtype, tuple(maker.calls), values, graph.inputs, graph.outputs, bool(graph.further), weights)
     led = {call.name for call in statement.ordered}
     for path in shapes:
         if names[path] not in led:
             raise GraphError("its weights do not lead to the output", where=path)
     return statement
+
+
+def _channels_last(shape: Shape) -> Shape:
+    return (*shape[1:], shape[0]) if is_map(shape) else shape
 
 
 def _expect_cover(shapes: Mapping[str, Mapping[str, tuple[int, ...]]], tensors: Tensors) -> None:

@@ -16,7 +16,7 @@ from porter.frameworks.images import as_taken, expect_fit
 from porter.frameworks.last_uses import last_uses
 from porter.frameworks.tf.frozen.run import GraphRunner, channels_first
 from porter.frameworks.tf.runtime import import_keras, quiet_logger, tensorflow_device
-from porter.graph import Graph
+from porter.graph import TakesInputs
 
 _RUNNER = "porter_runner"
 
@@ -35,14 +35,14 @@ class Runner:
         device: str,
         any_size: bool,
         arrays: Collection[str] = (),
-        port: Graph | None = None,
+        takes: TakesInputs | None = None,
     ) -> None:
         self.values = values
         self._model = model
         self._device = device
         self._any_size = any_size
         self._arrays = frozenset(arrays)
-        self._port = port
+        self._takes = takes
         self._functions: dict[tuple[str, ...], Any] = {}
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
@@ -57,30 +57,29 @@ class Runner:
         if not names:
             return {}
         tensorflow = import_tensorflow()
-        fed = self._fed(batch)
+        fed = [np.ascontiguousarray(each) for each in self._fed(batch)]
         if names not in self._functions:
             self._functions[names] = self._function(names)
         # TensorFlow warns of retracing if several grouped convolutions are compiled, because Keras has one function for all.
         with tensorflow.device(tensorflow_device(self._device)), tf32(tensorflow, False), quiet_logger(tensorflow):
-            results = self._functions[names](tensorflow.cast(np.ascontiguousarray(fed), self._model.inputs[0].dtype))
+            results = self._functions[names]([tensorflow.cast(each, self._model.inputs[0].dtype) for each in fed])
         # TensorFlow's own memory, read-only: `Tensor.numpy` would copy it, and all maps of a network are large.
         arrays = {name: np.asarray(results.pop(name)) for name in names}
         return {name: array if name in self._arrays else channels_first(array) for name, array in arrays.items()}
 
-    def _fed(self, batch: Array) -> Array:
-        """A batch in the axes of the model's input."""
-        if self._port is not None and self._port.axes:
-            return as_taken(batch, self._port)
-        _, rows, columns, channels = self._model.inputs[0].shape
-        expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
-        return batch.transpose(0, 2, 3, 1)
+    def _fed(self, batch: Array) -> list[Array]:
+        """A batch in the axes of the model's inputs."""
+        if self._takes is None or not self._takes.axes:
+            _, rows, columns, channels = self._model.inputs[0].shape
+            expect_fit(batch.shape, channels, *((None, None) if self._any_size else (rows, columns)))
+        return [batch.transpose(0, 2, 3, 1)] if self._takes is None else as_taken(batch, self._takes, channels_last=True)
 
     def _function(self, names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
         tapped = _frugal()(self._model.inputs, {name: self.values[name] for name in names})
         tapped.input_spec = None  # `expect_fit` checks the size
 
-        def call(batch: Any) -> dict[str, Any]:
-            found: dict[str, Any] = tapped(batch, training=False)
+        def call(batches: list[Any]) -> dict[str, Any]:
+            found: dict[str, Any] = tapped(batches if len(batches) > 1 else batches[0], training=False)
             return found
 
         grouped = any(getattr(layer, "groups", 1) > 1 for layer in self._model.layers)
@@ -120,16 +119,16 @@ def attach_runner(
     device: str,
     any_size: bool = False,
     arrays: Collection[str] = (),
-    port: Graph | None = None,
+    takes: TakesInputs | None = None,
 ) -> None:
     """Attaches a Runner to a model for `run`; it is not saved with the model.
 
     Args:
         any_size: the model is right at every input size, even if its own input states one.
         arrays: names of values that are no maps, whatever axes they have.
-        port: the graph of a port, whose input may be no map.
+        takes: a graph that says what the model takes, where that is more than a map.
     """
-    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, port))
+    setattr(model, _RUNNER, Runner(model, values, device, any_size, arrays, takes))
 
 
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:

@@ -89,9 +89,9 @@ class Statement:
 
     Attributes:
         dtype: of its weights and of the values of its layers.
-        calls: each after those whose values it reads; the first one is the input. Some may not lead to an output.
+        calls: each after those whose values it reads. Some may not lead to an output.
         values: the value of every path of the graph.
-        outputs: paths, in order.
+        inputs, outputs: paths, in order.
         several: whether the outputs are a list, even of one.
         weights: by the name of a layer and of its variable, in Keras's axis order.
     """
@@ -99,6 +99,7 @@ class Statement:
     dtype: Dtype
     calls: tuple[Call, ...]
     values: Mapping[str, Symbol]
+    inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     several: bool
     weights: Mapping[str, Mapping[str, Array]]

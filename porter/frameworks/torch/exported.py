@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from porter.base.dtypes import Dtype
+from porter.base.dtypes import Array, Dtype
 from porter.base.errors import MissingFramework, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.to_graph import expect_batch
@@ -20,8 +20,9 @@ from porter.formats.torch_export.archive import FLOATS, TYPES, parsed
 from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.nodes import UNKNOWN, AtenNode, Program, read_program
 from porter.formats.torch_export.ops import INNER, READERS
-from porter.formats.torch_export.read import tap_of
+from porter.formats.torch_export.read import taken_by, tap_of
 from porter.formats.torch_export.sizes import ON_SIZES
+from porter.frameworks.images import beside
 from porter.frameworks.torch.graph_module import as_tensor
 from porter.graph.walks import upstream
 
@@ -63,8 +64,8 @@ class ExportedModule(nn.Module):
             [name for name, node in program.nodes.items() if name in self._shown or _is_in_place(node)],
             lambda name: [source for source, _ in program.nodes[name].inputs],
         )
-        self._image = next((name for name in program.images if name in wanted), program.images[0])
-        batch = program.sizes(self._image)[0]
+        self._images = taken_by(program, wanted) or program.images[:1]
+        batch = program.sizes(self._images[0])[0]
         self._batch = batch if isinstance(batch, int) else None
         self._nodes = [(node, _function(node)) for node in program.nodes.values() if node.name in wanted and node.target]
         self._numbers = {name: program.numbers[name].item() for name in wanted & program.numbers.keys()}
@@ -76,14 +77,15 @@ class ExportedModule(nn.Module):
         for source, user in uses.items():
             self._last.setdefault(user, []).append(source)
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: torch.Tensor, *further: torch.Tensor) -> torch.Tensor:
         size = self._batch or len(images)
         if size > len(images) and self._file is not None:
             expect_batch(self._file, size, (images.shape[2], images.shape[3]))
-        copied = images.to(self._dtype, copy=True)  # an op in place may change it
-        parts = [_filled(part, size) for part in torch.split(copied, size)]
+        copied = [each.to(self._dtype, copy=True) for each in (images, *further)]  # an op in place may change them
+        parts = zip(*([[_filled(part, size)] for part in torch.split(each, size)] for each in copied), strict=True)
         shared = {**self._numbers, **{name: self.get_buffer(buffer) for name, buffer in self._stored.items()}}
-        known = [{**{name: [value] for name, value in shared.items()}, self._image: [part]} for part in parts]
+        stored = {name: [value] for name, value in shared.items()}
+        known = [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
         found = images
         for node, function in self._nodes:
             for values in known:
@@ -96,6 +98,10 @@ class ExportedModule(nn.Module):
                 for values in known:
                     del values[source]
         return found
+
+    def fed(self, batch: Array) -> list[Array]:
+        """What the program is given beside images N×C×H×W, and these."""
+        return [batch] if self._file is None else [batch, *beside(batch, self._file)]
 
     def _argument(self, name: str, value: Any, known: Mapping[str, list[Any]]) -> Any:
         if isinstance(value, tuple) and value[0] in self._stored:

@@ -63,7 +63,7 @@ def show(model: nn.Module, batch: Array, layers: Mapping[str, Sequence[str]], ar
 
     leaves = {name for name, module in model.named_modules() if name and next(module.children(), None) is None}
     modules = {path: name for path, names in layers.items() if (name := next((one for one in names if one in leaves), None))}
-    outputs, values = record(model, batch, modules)
+    outputs, values = record(model, [batch], modules)
     once = {path: to_array(found[0]) for path, found in values.items() if len(found) == 1}
     return Shown(tuple(to_array(value) for value in _tensors(outputs)), once)
 

@@ -19,8 +19,9 @@ from porter.frameworks.torch.layout import module_name
 from porter.frameworks.torch.spellings import GLOBAL_POOLS, OF_NUMBERS, REDUCTIONS, Layer
 from porter.frameworks.torch.state import state_arrays
 from porter.frameworks.torch.steps import make_steps
-from porter.graph import INPUT
-from porter.graph.plan import Plan, taken_axes
+from porter.graph import Shape
+from porter.graph.ops import is_map
+from porter.graph.plan import Plan, taken_shapes
 
 
 class Function(nn.Module):
@@ -54,8 +55,8 @@ _FUNCTIONS: Mapping[str, Callable[..., torch.Tensor]] = {
 class GraphModule(nn.Module):
     """A plan's layers, as submodules at the paths of their nodes (`block3/expand/conv` is `block3.expand.conv`).
 
-    Takes N×C×H×W and gives the value of the graph's output, or a tuple of several. Where the graph's input is no map, it takes that
-    input's axes. If the plan is right at one size only, other sizes raise UsageError; a trace of it raises too.
+    Takes N×C×H×W and gives the value of the graph's output, or a tuple of several. An input that is no map has its own axes, and
+    several come in the graph's order. If the plan is right at one size only, others raise UsageError; a trace of it raises too.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -66,7 +67,7 @@ class GraphModule(nn.Module):
         last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
         self.only_size, self.fixed_by_pads = plan.only_size, plan.fixed_by_pads
         self.outputs, self.graph = plan.graph.outputs, plan.graph
-        self.axes = taken_axes(plan)
+        self.taken = taken_shapes(plan)
         # Module name, path, inputs, and the values that nothing reads afterwards.
         self.steps = tuple(
             (
@@ -78,8 +79,12 @@ class GraphModule(nn.Module):
             for index, step in enumerate(steps)
         )
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        values = {INPUT: self._checked(x)}
+    def forward(self, x: torch.Tensor, *further: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        if len(further) + 1 != len(self.taken):
+            next = f"give it {', '.join(self.taken)}"
+            raise UsageError(f"the model takes {len(self.taken)} inputs, got {len(further) + 1}", next=next)
+        given = zip(self.taken.items(), (x, *further), strict=True)
+        values = {path: self._checked(value, shape) for (path, shape), value in given}
         for name, path, inputs, finished in self.steps:
             values[path] = self.get_submodule(name)(*(values[source] for source in inputs))
             for source in finished:
@@ -87,14 +92,14 @@ class GraphModule(nn.Module):
         found = tuple(values[path] for path in self.outputs)
         return found if len(found) > 1 else found[0]
 
-    def _checked(self, x: torch.Tensor) -> torch.Tensor:
-        if self.axes:
+    def _checked(self, x: torch.Tensor, shape: Shape) -> torch.Tensor:
+        if not is_map(shape):
             if not torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-                expect_axes(x.shape, self.axes)
+                expect_axes(x.shape, shape)
             return x
-        if self.only_size is None:
+        _, rows, columns = shape
+        if rows is None or columns is None:
             return x
-        rows, columns = self.only_size
         if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             # A trace would drop the `if` below. It keeps these no-ops, which fail at any other size.
             checked: torch.Tensor = x.unflatten(2, (rows,)).unflatten(3, (columns,))  # type: ignore[no-untyped-call]
@@ -102,7 +107,7 @@ class GraphModule(nn.Module):
         if x.dim() != 4:
             message = f"the input is a batch of images, N x C x {rows} x {columns}, got {' x '.join(map(str, x.shape))}"
             raise UsageError(message, next=f"give it as x.reshape(len(x), -1, {rows}, {columns})")
-        if (x.shape[2], x.shape[3]) != self.only_size:
+        if (x.shape[2], x.shape[3]) != (rows, columns):
             right = "the pads of this model are right for" if self.fixed_by_pads else "the layers of this model fit"
             raise UsageError(
                 f"{right} an input of {rows}x{columns} only, got {x.shape[2]}x{x.shape[3]}",

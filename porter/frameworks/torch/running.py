@@ -12,6 +12,7 @@ from torch import nn
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
 from porter.frameworks.images import as_taken
+from porter.frameworks.torch.exported import ExportedModule
 from porter.frameworks.torch.graph_module import GraphModule, to_tensor
 from porter.frameworks.torch.layout import module_name
 
@@ -31,7 +32,8 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
 
 def run_stock(model: nn.Module, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
     """As `run_model`, for any module: `taps` is path to module name, and those that the module lacks are left out."""
-    return _capture(model, batch, {path: name for path, name in taps.items() if name and _has_module(model, name)})
+    fed = model.fed(batch) if isinstance(model, ExportedModule) else [batch]
+    return _capture(model, fed, {path: name for path, name in taps.items() if name and _has_module(model, name)})
 
 
 def _has_module(model: nn.Module, name: str) -> bool:
@@ -42,16 +44,17 @@ def _has_module(model: nn.Module, name: str) -> bool:
     return True
 
 
-def _capture(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> dict[str, Array]:
+def _capture(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str]) -> dict[str, Array]:
     """The last value of each of `modules`, which are given by path; see `record`."""
-    values = record(model, batch, modules)[1]
+    values = record(model, batches, modules)[1]
     return {path: to_array(found[-1]) for path, found in values.items()}
 
 
-def record(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> tuple[Any, dict[str, list[torch.Tensor]]]:
+def record(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str]) -> tuple[Any, dict[str, list[torch.Tensor]]]:
     """What `model` returns, run in its own dtype and on its own device, and by path the tensors that each call of a module gave.
 
     Args:
+        batches: of each input.
         modules: path to module name.
     """
     values: dict[str, list[torch.Tensor]] = {}
@@ -70,12 +73,12 @@ def record(model: nn.Module, batch: Array, modules: Mapping[str, str]) -> tuple[
         stack.enter_context(torch.inference_mode())
         stack.enter_context(tf32(False))
         like = next(model.parameters(), None)
-        inputs = to_tensor(batch)
+        inputs = [to_tensor(batch) for batch in batches]
         if like is not None:
-            inputs = inputs.to(like.device, like.dtype)
-        if inputs.dtype == torch.float64:
+            inputs = [each.to(like.device, like.dtype) for each in inputs]
+        if inputs[0].dtype == torch.float64:
             stack.enter_context(_one_thread())
-        return model(inputs), values
+        return model(*inputs), values
 
 
 def to_array(value: torch.Tensor) -> Array:

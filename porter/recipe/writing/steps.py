@@ -121,7 +121,7 @@ class _Drafting:
         """The name of a value in the scope `path`."""
         if path and not source.startswith(f"{path}/"):
             return INPUT
-        while source != INPUT and self.around[source] != path:
+        while source not in self.graph.inputs and self.around[source] != path:
             source = self.around[source]
         return source.removeprefix(f"{path}/") if path else source
 

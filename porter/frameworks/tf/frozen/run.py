@@ -11,9 +11,10 @@ from porter.base.dtypes import Array, Dtype
 from porter.base.errors import MissingFramework, UsageError, first_line
 from porter.formats.limits import most_bytes
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.images import expect_fit, in_parts
+from porter.frameworks.images import beside, expect_fit, in_parts
 from porter.frameworks.tf.frozen.definition import op_name, output_index, read_definition
 from porter.frameworks.tf.frozen.retype import in_dtype, read_constants
+from porter.graph import TakesInputs
 
 _RUN_IN = ("float32", "float64")
 
@@ -34,14 +35,16 @@ class GraphRunner:
         dtype: Dtype,
         layers: Mapping[str, str] | None = None,
         decimal_epsilons: bool = False,
+        takes: TakesInputs | None = None,
     ) -> None:
         """
         Args:
-            definition: a serialised GraphDef with one placeholder, images N×H×W×C. Only the nodes that lead to `outputs` are run.
+            definition: a serialised GraphDef with a placeholder of images N×H×W×C. Only the nodes that lead to `outputs` are run.
             tensors: values of Const ops, by name; other constants keep their own.
             outputs: names of ops, for their first output, or `op:place`.
             layers: further names for ops.
             decimal_epsilons: see `in_dtype`.
+            takes: what the graph takes, where that is more than images; the names of its further inputs are those of placeholders.
 
         Raises:
             MissingFramework: TensorFlow is not installed, or does not run this graph; an op that is not pure maths is named.
@@ -53,7 +56,8 @@ class GraphRunner:
         tensorflow = import_tensorflow()
         part = read_definition(definition, outputs)
         constants = read_constants(part, tensors, most_bytes(len(definition)))
-        self._input, self._shape = _placeholder(tensorflow, part)
+        self._takes = takes
+        self._input, self._shape = _placeholder(tensorflow, part, [each.name for each in takes.further_inputs] if takes else ())
         self._dtype = dtype
         self.arrays: Collection[str] = ()
         graph, self._fed = in_dtype(part, constants, dtype, decimal_epsilons)
@@ -75,20 +79,32 @@ class GraphRunner:
             return {}
         at_once, rows, columns, channels = self._shape
         expect_fit(batch.shape, channels, rows, columns)
-        images = np.ascontiguousarray(batch.transpose(0, 2, 3, 1), dtype=self._dtype)
-        runs = [self._run(part, names) for part in in_parts(images, at_once)]
-        whole = {name: np.concatenate([run.pop(name) for run in runs])[: len(images)] for name in names}
+        given = {self._input: batch, **self._further(batch)}
+        parts = {name: in_parts(self._numbers(array), at_once) for name, array in given.items()}
+        runs = [self._run(dict(zip(parts, part, strict=True)), names) for part in zip(*parts.values(), strict=True)]
+        whole = {name: np.concatenate([run.pop(name) for run in runs])[: len(batch)] for name in names}
         return {name: value if name in self.arrays else channels_first(value) for name, value in whole.items()}
 
-    def _run(self, images: Array, names: tuple[str, ...]) -> dict[str, Array]:
+    def _further(self, batch: Array) -> dict[str, Array]:
+        """What the further inputs are fed, by name."""
+        if self._takes is None:
+            return {}
+        return dict(zip((each.name for each in self._takes.further_inputs), beside(batch, self._takes), strict=True))
+
+    def _numbers(self, array: Array) -> Array:
+        """A map N×H×W×C, or another value, in the graph's number type."""
+        return np.ascontiguousarray(array.transpose(0, 2, 3, 1) if array.ndim == 4 else array, dtype=self._dtype)
+
+    def _run(self, given: dict[str, Array], names: tuple[str, ...]) -> dict[str, Array]:
         tensorflow = import_tensorflow()
         try:
-            fed = {f"{op}:0": array for op, array in (self._fed | {self._input: images}).items()}
+            fed = {f"{op}:0": array for op, array in (self._fed | given).items()}
             found: dict[str, Array] = self._session.run({name: _output(self.values[name]) for name in names}, fed)
         except (tensorflow.errors.UnimplementedError, tensorflow.errors.NotFoundError) as error:
             raise MissingFramework(f"TensorFlow {tensorflow.__version__} cannot run this graph: {first_line(error)}") from None
         except tensorflow.errors.OpError as error:
-            size = f"{images.shape[1]}x{images.shape[2]}"
+            _, rows, columns, _ = given[self._input].shape
+            size = f"{rows}x{columns}"
             raise UsageError(f"the graph cannot be run on images of {size}: {first_line(error)}") from None
         return found
 
@@ -97,9 +113,9 @@ def _output(source: str) -> str:
     return f"{op_name(source)}:{output_index(source)}"
 
 
-def _placeholder(tensorflow: Any, graph: Any) -> tuple[str, tuple[int | None, ...]]:
-    """Name and shape (images, rows, columns, channels; None where free) of the graph's only input."""
-    found = [node for node in graph.node if node.op == "Placeholder"]
+def _placeholder(tensorflow: Any, graph: Any, further: Collection[str]) -> tuple[str, tuple[int | None, ...]]:
+    """Name and shape (images, rows, columns, channels; None where free) of the graph's only input beside the `further` ones."""
+    found = [node for node in graph.node if node.op == "Placeholder" and node.name not in further]
     if len(found) != 1:
         names = ", ".join(node.name for node in found) or "none"
         raise MissingFramework(f"porter runs graphs with one placeholder; this one has {names}")

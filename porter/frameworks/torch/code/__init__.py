@@ -21,10 +21,10 @@ from porter.frameworks.torch.code.template import ClassUse, Template, signature,
 from porter.frameworks.torch.code.text import call, flat
 from porter.frameworks.torch.code.tree import Body, make_tree
 from porter.frameworks.torch.steps import make_steps
-from porter.graph import axes_text, channels_of
+from porter.graph import INPUT, axes_text, batch_text, channels_of
 from porter.graph.blocks.arguments import Value, Vector
 from porter.graph.blocks.kinds import Unlike
-from porter.graph.plan import Plan, taken_axes
+from porter.graph.plan import Plan, taken_shapes
 
 # Names that the generated text uses itself.
 _TAKEN = {
@@ -66,10 +66,16 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     channels = channels_of(plan.graph)
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
     norms = recurring_norms(tree)
-    body = "\n\n\n".join("\n".join(lines) for lines in _Classes(tree, {**channels, **pads}, norms).written(fixed_size(plan)))
+    body = "\n\n\n".join(
+        "\n".join(lines)
+        for lines in _Classes(tree, {**channels, **pads}, norms).written(fixed_size(plan, {INPUT: "x", **tree.further}))
+    )
     own = own_layers(body)
     size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
-    taken = axes_text(taken_axes(plan)) if plan.graph.axes else f"N x {plan.graph.channels} x H x W, {size}"
+    further = taken_shapes(plan)
+    first = further.pop(INPUT)
+    taken = axes_text(first) if plan.graph.axes else f"N x {plan.graph.channels} x H x W, {size}"
+    taken += "".join(f"; {tree.further[path]}: {batch_text(shape)}" for path, shape in further.items())
     parts = [
         _head(taken, norms, own + body),
         *([CHAIN_FUNCTION] if "chain(" in body else []),

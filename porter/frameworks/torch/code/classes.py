@@ -80,7 +80,7 @@ def write_class(
         f"{INDENT * 2}super().__init__()",
         *writer.body,
         "",
-        f"{INDENT}def forward(self, x):",
+        f"{INDENT}def forward({', '.join(['self', *template.variables.values()])}):",
         *entry,
         *forward.statements(),
     ]

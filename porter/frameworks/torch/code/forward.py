@@ -8,7 +8,6 @@ from functools import partial, reduce
 
 from porter.frameworks.torch.code.template import Edge, Template, TemplatePart
 from porter.frameworks.torch.code.text import WIDTH, Call, Choice, Expression, Item, call, flat, lines, tuple_lines
-from porter.frameworks.torch.code.tree import ENTRY
 from porter.frameworks.torch.spellings import FUNCTIONS, OF_NUMBERS, REDUCTIONS
 
 _OPERATORS = {"add": " + ", "multiply": " * ", "divide": " / "}
@@ -45,7 +44,7 @@ class Forward:
         parts = self.template.parts
         last_read = {source: number for number, part in enumerate(parts) for edge in part.inputs for source in edge.sources}
         last_read |= {source: len(parts) for edge in self.template.outputs for source in edge.sources}
-        variables = {ENTRY: "x"}
+        variables = {**self.template.variables}
         skipped: set[str] = set()
         pending: tuple[str, Expression, int] | None = None  # of the statement not written yet: variable, expression, depth
         for number, part in enumerate(parts):

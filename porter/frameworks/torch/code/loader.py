@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from porter.frameworks.torch.code.text import literal
-from porter.graph import axes_text
-from porter.graph.plan import Plan, taken_axes
+from porter.graph import Shape, axes_text
+from porter.graph.ops import is_map
+from porter.graph.plan import Plan, taken_shapes
 
 CHAIN_FUNCTION = '''\
 def chain(**layers):
@@ -38,21 +39,33 @@ def loader(names: Mapping[str, str]) -> str:
     return f"# The modules' names in the file, and their names here.\nNAMES = {{\n{table}}}\n\n\n{_RENAMED}\n\n\n{text}"
 
 
-def fixed_size(plan: Plan) -> list[str]:
-    """The first lines of `forward` if the plan is right at one input size only, or its input is no map."""
-    if axes := taken_axes(plan):
-        other = [f"x.shape[{place}] != {axis}" for place, axis in enumerate(axes, 1) if axis is not None]
-        return [
-            f"        if not torch.jit.is_tracing() and ({' or '.join([f'x.dim() != {1 + len(axes)}', *other])}):",
-            f'            raise ValueError(f"the input is {axes_text(axes)}, got {{tuple(x.shape)}}")',
-        ]
-    if plan.only_size is None:
-        return []
-    rows, columns = plan.only_size
+def fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
+    """The first lines of `forward` if the plan is right at one input size only, or an input is no map.
+
+    Args:
+        names: of the arguments, by path.
+    """
     right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
+    return [line for path, shape in taken_shapes(plan).items() for line in _checked(names[path], shape, right)]
+
+
+def _checked(x: str, shape: Shape, right: str) -> list[str]:
+    if not is_map(shape):
+        other = [f"{x}.shape[{place}] != {axis}" for place, axis in enumerate(shape, 1) if axis is not None]
+        return [
+            f"        if not torch.jit.is_tracing() and ({' or '.join([f'{x}.dim() != {1 + len(shape)}', *other])}):",
+            f'            raise ValueError(f"{_called(x)} is {axes_text(shape)}, got {{tuple({x}.shape)}}")',
+        ]
+    _, rows, columns = shape
+    if rows is None or columns is None:
+        return []
     return [
         "        if torch.jit.is_tracing():  # a trace keeps these no-ops, which fail at any other size",
-        f"            x = x.unflatten(2, ({rows},)).unflatten(3, ({columns},))",
-        f"        elif x.shape[2:] != ({rows}, {columns}):",
-        f'            raise ValueError(f"{right} {rows}x{columns} only, got {{tuple(x.shape[2:])}}")',
+        f"            {x} = {x}.unflatten(2, ({rows},)).unflatten(3, ({columns},))",
+        f"        elif {x}.shape[2:] != ({rows}, {columns}):",
+        f'            raise ValueError(f"{right} {rows}x{columns} only, got {{tuple({x}.shape[2:])}}")',
     ]
+
+
+def _called(x: str) -> str:
+    return "the input" if x == "x" else x

@@ -5,10 +5,10 @@ A use has a number. A use that lacks a part passes the part's input on; a part m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from porter.frameworks.torch.code.tree import ENTRY, Body, Part
+from porter.frameworks.torch.code.tree import Body, Part
 from porter.frameworks.torch.spellings import FUNCTIONS, Layer
 from porter.graph.blocks.arguments import Value
 from porter.graph.blocks.kinds import Unlike, merged
@@ -56,9 +56,12 @@ class TemplatePart:
 
 @dataclass(frozen=True)
 class Template:
+    """All uses of a block. `variables` are the arguments of its `forward`, by their names among the parts."""
+
     parts: tuple[TemplatePart, ...]
     outputs: tuple[Edge, ...]
     uses: int
+    variables: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,8 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
     """
     order = _merged_order([[part.name for part in body.parts] for body in bodies.values()])
     by_name = {use: {part.name: part for part in body.parts} for use, body in bodies.items()}
-    flow = _Flow(by_name)
+    variables = next(iter(bodies.values())).variables
+    flow = _Flow(by_name, variables)
     parts = []
     for name in order:
         here = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
@@ -90,7 +94,7 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
     outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
     ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
     found = tuple(TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name)) for name, alternatives in parts)
-    return Template(found, ends, len(bodies))
+    return Template(found, ends, len(bodies), variables)
 
 
 def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
@@ -154,8 +158,8 @@ def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses) -> Al
 class _Flow:
     """Finds the inputs of each part, in order, and remembers which input replaces an absent part."""
 
-    def __init__(self, parts: Mapping[int, Mapping[str, Part]]) -> None:
-        self.parts = parts
+    def __init__(self, parts: Mapping[int, Mapping[str, Part]], entries: Collection[str]) -> None:
+        self.parts, self.entries = parts, entries
         self.edges: dict[str, tuple[Edge, ...]] = {}
         self.through: dict[str, int] = {}
 
@@ -170,7 +174,7 @@ class _Flow:
     def edge(self, sources: Mapping[int, str]) -> Edge:
         """The edge to write, given the part that is the source in each use."""
         named = set(sources.values())
-        for name in [*reversed(self.edges), ENTRY]:
+        for name in [*reversed(self.edges), *self.entries]:
             if name in named and self._stands_for(name, sources):
                 return Edge(name)
         if len(named) == 2:
@@ -186,7 +190,7 @@ class _Flow:
         return False
 
     def _resolves(self, name: str, use: int, wanted: str) -> bool:
-        if name == ENTRY or name in self.parts[use]:
+        if name in self.entries or name in self.parts[use]:
             return name == wanted
         numbers = [self.through[name]] if name in self.through else range(len(self.edges[name]))
         return any(self._passes(name, number, use, wanted) for number in numbers)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 
 from porter.base.errors import GraphError
+from porter.filegraph.names import Names
 from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, MAP_OF_FEATURES, WITH_TENSORS, Layer
 from porter.frameworks.torch.steps import Step
 from porter.graph import INPUT, Graph, Scope
 
 ENTRY = ""
-"""The name of a body's own input among its parts."""
+"""The name of a body's own input among its parts. A further input of the whole model has the name of its argument behind `=`, which
+no part's name begins with."""
+_ARGUMENT = "="
+_RESERVED = frozenset({"x", "self", "torch", "nn", "F", "index"})
 
 
 # What nn.Module has already: a part of that name would hide it. tests/unit/frameworks/torch/test_code.py compares with torch.
@@ -47,6 +51,7 @@ class Body:
     Attributes:
         outputs: the names of the parts that give them; only the whole model may have several.
         block: the name of its block in the recipe; without one it is a chain.
+        further: arguments of the whole model after its first, by the path of each.
     """
 
     path: str
@@ -55,6 +60,12 @@ class Body:
     outputs: tuple[str, ...]
     block: str | None = None
     arguments: Mapping[str, object] | None = None
+    further: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The arguments of its `forward`, by their names among its parts."""
+        return {ENTRY: "x", **{f"{_ARGUMENT}{name}": name for name in self.further.values()}}
 
     def bodies(self) -> Iterator[Body]:
         """Itself and all modules within it."""
@@ -77,7 +88,13 @@ def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
             raise GraphError(message, where=step.path, next="rename the step")
     kept = _without_reshapes(graph, steps)
     body = _Nesting(graph, kept).body("", kept, INPUT, graph.outputs)
-    return replace(body, block="model", arguments={})
+    return replace(body, block="model", arguments={}, further=_further(graph))
+
+
+def _further(graph: Graph) -> dict[str, str]:
+    """The arguments of a model's inputs after its first, by path."""
+    taken = Names(_RESERVED)
+    return {each.path: taken.take(each.path.replace("/", "_")) for each in graph.further_inputs}
 
 
 def _without_reshapes(graph: Graph, steps: Sequence[Step]) -> list[Step]:
@@ -113,6 +130,7 @@ class _Nesting:
     def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
         self.scopes: dict[str, Scope] = {scope.path: scope for scope in graph.scopes}
         self.single = _in_one_place(self.scopes)
+        self.arguments = {path: f"{_ARGUMENT}{name}" for path, name in _further(graph).items()}
         self.places = {step.path: place for place, step in enumerate(steps)}
         self.readers: dict[str, set[str]] = {path: {""} for path in graph.outputs}
         for step in steps:
@@ -121,7 +139,7 @@ class _Nesting:
 
     def body(self, prefix: str, steps: list[Step], source: str, outputs: Sequence[str]) -> Body:
         placed = self._placed(prefix, steps)
-        names = {source: ENTRY, **{part.output: part.name for part in placed}}
+        names = {**self.arguments, source: ENTRY, **{part.output: part.name for part in placed}}
         parts = tuple(Part(part.name, part.content, tuple(names[path] for path in part.inputs)) for part in placed)
         return Body(prefix.rstrip("/"), source, parts, tuple(names[path] for path in outputs))
 

@@ -31,6 +31,7 @@ from porter.graph import (
     Dense,
     Divide,
     Flatten,
+    FurtherInput,
     GlobalAvgPool,
     GlobalMaxPool,
     Identity,
@@ -636,7 +637,11 @@ def test_inputs_and_outputs() -> None:
     model = functional(source(), second, layer("Add", "sum", "in", "more"), layer("ReLU", "side", "in"))
     model["config"] |= {"input_layers": [["in", 0, 0], ["more", 0, 0]], "output_layers": [["sum", 0, 0]]}
     graph = read(model)
-    assert said(graph) == {"more": Foreign("a further InputLayer"), "sum": Add()}  # and nothing that leads to no output
+    assert said(graph) == {"sum": Add()}  # and nothing that leads to no output
+    assert graph.further_inputs == (FurtherInput("more", "more", 3),) and graph.by_name["sum"].inputs == ("input", "more")
+    for sizes in ([2, 8, 8, 3], [None, 8, 8, None], []):  # of another batch, and of channels, or axes, that nothing states
+        second["config"]["batch_input_shape"] = sizes
+        assert said(read(model)) == {"more": Foreign("a further InputLayer"), "sum": Add()}
     model["config"]["output_layers"] = {"a": ["side", 0, 0], "b": ["sum", 0, 0]}
     assert read(model).outputs == ("side", "sum")
     model["config"]["output_layers"] = {"b": ["sum", 0, 0], "a": ["side", 0, 0]}
@@ -669,8 +674,8 @@ def test_what_a_model_takes_that_is_no_image_is_said(sizes: tuple[int | None, ..
     )
     instead = "".join(f", as does keras.Sequential([{layers}, model])" for layers in said[1:])
     assert read_graph(json.dumps(model), {}, "model.h5") == plain + instead
-    more = layer("InputLayer", "more", batch_input_shape=[None, 8, 8, 3])
-    model = functional(source(*sizes), more, layer("Add", "sum", "in", "more"))
+    more = layer("InputLayer", "more", batch_input_shape=[None, 4])
+    model = functional(source(*sizes), more, layer("Concatenate", "join", "in", "more"))
     model["config"]["input_layers"].append(["more", 0, 0])
     assert read_graph(json.dumps(model), {}, "model.h5") == plain
 

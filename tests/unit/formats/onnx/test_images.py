@@ -97,7 +97,8 @@ def test_a_port_keeps_the_rank_of_its_input(name: str, to: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("shape", "words"), [("N,a,b,c,d", "or a tensor that can be one, found 'x'"), ("N,9000", "a tensor that can be one")]
+    ("shape", "words"),
+    [("N,a,b,c,d", "and others of known sizes; found 'x'"), ("N,9000", "a tensor that can be one")],
 )
 def test_an_input_that_no_map_can_hold_is_refused(shape: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(model(shape, "y = Mul (x, row)").SerializeToString())

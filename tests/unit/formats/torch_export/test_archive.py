@@ -448,7 +448,7 @@ UNREAD = {
     "no image": (
         lambda conv, x: x + 1,
         torch.randn(2, 3),
-        "one image of rank 4 is expected as its only input, found 'x' of rank 2",
+        "an image of rank 4 is expected as an input, found 'x' of 2x3",
     ),
     "whole numbers": (lambda conv, x: conv(x.float()), torch.zeros(1, 3, 4, 4, dtype=torch.uint8), "has whole numbers"),
 }
