@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from porter.filegraph.reductions import log_softmax, softmax
+from porter.filegraph.arithmetic import LOG_SIGMOID
+from porter.filegraph.reductions import glu, log_softmax, softmax
 from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, number
 from porter.graph import Op, ops
@@ -61,6 +62,31 @@ ACTIVATIONS: Mapping[str, Op | Row | Callable[[Layer], Op]] = {
 }
 
 
+_AT = 0.5
+"""The threshold of a shrink, where nothing else is stated."""
+_HALF = ops.HardSigmoid(0.5, 0.5)
+_STEPS: Mapping[str, Sequence[Op]] = {
+    "exponential": (ops.Exp(),),
+    "hard_tanh": (ops.Clip(-1.0, 1.0),),
+    "log_sigmoid": LOG_SIGMOID,
+    "sparse_sigmoid": (_HALF,),
+}
+"""Activations that are ops one after the other."""
+_LESS: Mapping[str, tuple[Sequence[Op], Sequence[Op]]] = {
+    "tanh_shrink": ((), (ops.Tanh(),)),
+    "soft_shrink": ((), (ops.Clip(-_AT, _AT),)),
+    "hard_shrink": ((ops.ThresholdedRelu(_AT),), (ops.Affine((-1.0,), (0.0,)), ops.ThresholdedRelu(_AT))),
+    "sparse_plus": ((_HALF, ops.Power(2.0)), (ops.Affine((1.0,), (-1.0,)), ops.Relu(), ops.Affine((-1.0,), (0.0,)))),
+    "squareplus": (
+        (ops.Affine((0.5,), (0.0,)),),
+        (ops.Power(2.0), ops.Affine((0.25,), (1.0,)), ops.Sqrt(), ops.Affine((-1.0,), (0.0,))),
+    ),
+}
+"""Activations that are one value less another one, each of ops one after the other (keras/src/backend/tensorflow/nn.py)."""
+PARTS = frozenset({"glu", *_STEPS, *_LESS})
+"""Activations that porter says by several ops, or otherwise than Keras."""
+
+
 def activation_name(value: Any) -> str | None:
     """The name in a layer's `activation` argument; None where it is an object.
 
@@ -82,6 +108,8 @@ def activated(layer: Layer) -> Read:
     """
     if layer.op == "log_softmax":
         return log_softmax(layer.walk, layer, layer.source, layer.arguments.get("axis", -1))
+    if layer.op in PARTS:
+        return _in_parts(layer)
     found = ACTIVATIONS.get(layer.op)
     if found is None:
         raise NoOp(f"activation '{layer.op:.60}'")
@@ -89,3 +117,17 @@ def activated(layer: Layer) -> Read:
         axis = layer.arguments.get("axis", -1)
         return softmax(layer.walk, layer, layer.source, *(axis if isinstance(axis, list) else [axis]))
     return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))
+
+
+def _in_parts(layer: Layer) -> Read:
+    """An activation of PARTS, with Keras's own numbers."""
+    name, walk, arguments = layer.op, layer.walk, layer.arguments
+    if arguments.get("threshold", _AT) != _AT or arguments.get("b", 4) != 4:
+        raise NoOp(f"{name} with other numbers than its own")
+    if name == "glu":
+        return glu(walk, layer, layer.source, arguments.get("axis", -1))
+    if name in _STEPS:
+        return apply(walk, layer, layer.source, *_STEPS[name])
+    view, build = walk.kept(layer.source), layer.build
+    first, second = (build.chain(f"{layer.name}:part", view.value, links) for links in _LESS[name])
+    return walk.views.like(view, build.subtract(layer.name, first, second))

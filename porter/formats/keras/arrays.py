@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from porter.base.dtypes import Array
-from porter.filegraph.arithmetic import combine
+from porter.filegraph.arithmetic import combine, of_values
+from porter.filegraph.places import Items
 from porter.filegraph.products import Equation, Kernel, attention, einsum, read_equation, with_kernel
-from porter.filegraph.reductions import reduce
+from porter.filegraph.reductions import over_norm, reduce
 from porter.filegraph.views import View
-from porter.filegraph.walk import NoOp, Read
+from porter.filegraph.walk import NoOp, Read, Source
 from porter.formats.keras.layer import Layer, Taken
 from porter.graph import Divide, Multiply
 from porter.graph.ops import Function
@@ -122,15 +123,33 @@ def read_plain_attention(layer: Layer) -> Read:
 
 
 def read_dot(layer: Layer) -> Read:
-    """A Dot: the sums over an axis of each of two values."""
+    """A Dot: the sums over an axis of each of two values; of features N×1."""
     axes, ranks = layer.arguments["axes"], [len(layer.walk.sizes(source) or ()) for source in layer.inputs]
-    if layer.arguments.get("normalize") or len(ranks) != 2:
+    if len(ranks) != 2 or (layer.arguments.get("normalize") and ranks != [2, 2]):
         raise NoOp(f"{layer.op} of normalised values, or of {len(ranks)}")
+    places = axes if isinstance(axes, list | tuple) else [axes, axes]
+    if ranks == [2, 2] and all(place in (1, -1) for place in places):
+        return _dot_of_features(layer)
     sides = ["nABC"[: ranks[0]], "nDEF"[: ranks[1]]]
-    for side, axis in enumerate(axes if isinstance(axes, list | tuple) else [axes, axes]):
-        sides[side] = sides[side].replace(sides[side][axis], "k")
+    for side, axis in enumerate(places):
+        sides[side] = sides[side].replace(Items(sides[side])[axis], "k")
     equation = f"{','.join(sides)}->{sides[0].replace('k', '')}{sides[1][1:].replace('k', '')}"
     return einsum(layer.walk, layer, equation, layer.inputs)
+
+
+def _dot_of_features(layer: Layer) -> Read:
+    """Of vectors over their norms, if they are normalised (keras/src/layers/merging/dot.py, `_merge_function`; Keras 2 has
+    tf.math.l2_normalize, which bounds the square of a norm).
+    """
+    walk, sides, least = layer.walk, list[Source](), 1e-7 if layer.keras > 2 else 1e-6
+    for place, source in enumerate(layer.inputs):
+        part = replace(layer, name=f"{layer.name}:{place}")
+        side = over_norm(walk, part, source, [1], least) if layer.arguments.get("normalize") else walk.view(source)
+        if not isinstance(side, View):
+            return side
+        sides.append(side)
+    products = of_values(walk, replace(layer, name=f"{layer.name}:products"), "Mul", sides)
+    return reduce(walk, layer, products, "sum", [1], True) if isinstance(products, View) else products
 
 
 def read_cosine(layer: Layer) -> Read:

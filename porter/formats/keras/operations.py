@@ -7,14 +7,14 @@ from itertools import pairwise
 from typing import Any
 
 from porter.filegraph import moves
-from porter.filegraph.arithmetic import LOG_SIGMOID, clip, combine, negative, ones, square
+from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import known
 from porter.filegraph.moves import concat, gather, pad, squeeze, take, transpose, turned_round, unsqueeze
 from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
-from porter.filegraph.reductions import Reduction, glu, over_norm, reduce, variance
+from porter.filegraph.reductions import Reduction, over_norm, reduce, variance
 from porter.filegraph.walk import Lacks, NoOp, Read, apply
-from porter.formats.keras.activations import ACTIVATIONS, activated
+from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
 from porter.formats.keras.layer import Layer, Taken, axes_in, count, number
 from porter.formats.keras.scaling import numbers_in
 from porter.graph import DepthToSpace, LocalResponseNorm, Op, RmsNorm, ops
@@ -40,7 +40,7 @@ def read_operation(layer: Layer) -> Read | list[Read]:
         NoOp: porter has no op for it.
         PaddingError, ValueError, TypeError: as porter.formats.keras.layers.read_layer.
     """
-    reader = _READERS.get(layer.op, activated if layer.op in ACTIVATIONS else None)
+    reader = _READERS.get(layer.op, activated if layer.op in ACTIVATIONS.keys() | PARTS else None)
     if reader is None or not layer.inputs:
         raise NoOp(layer.op)
     return reader(layer)
@@ -289,11 +289,9 @@ def _of_number(layer: Layer) -> Read:
 _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys(OF_NUMBERS, _of_number),
     "flip": _flip,
-    "glu": lambda layer: glu(layer.walk, layer, layer.source, layer.arguments.get("axis", -1)),
     "normalize": _normalize,
     **dict.fromkeys(("var", "std"), _variance),
     "rsqrt": lambda layer: apply(layer.walk, layer, layer.source, ops.Sqrt(), ops.Reciprocal()),
-    "log_sigmoid": lambda layer: apply(layer.walk, layer, layer.source, *LOG_SIGMOID),
     **dict.fromkeys(_KINDS, _arithmetic),
     **dict.fromkeys(_FUNCTIONS, _reduced),
     "cast": _cast,
@@ -323,5 +321,5 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     "transpose": _transpose,
     "unstack": _unstack,
 }
-OPERATIONS = frozenset(_READERS.keys() | ACTIVATIONS.keys())
+OPERATIONS = frozenset(_READERS.keys() | ACTIVATIONS.keys() | PARTS)
 """Names in keras.ops of the operations that porter knows, and of some that only TensorFlow has."""

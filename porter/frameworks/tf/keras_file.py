@@ -18,7 +18,7 @@ from porter.base.errors import MappingError, MissingFramework, first_line
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, Foreign
 from porter.filegraph.walk import NoOp
-from porter.formats.keras.activations import ACTIVATIONS, activation_name
+from porter.formats.keras.activations import ACTIVATIONS, PARTS, activation_name
 from porter.formats.keras.arrays import variable_in
 from porter.formats.keras.channels_first import read_calls
 from porter.formats.keras.classes import CLASSES
@@ -140,7 +140,7 @@ class _Builder:
             if named.call.kind not in FUSING:
                 return found
             name = activation_name(named.call.arguments.get("activation"))
-            if name not in (None, "linear", *ACTIVATIONS):
+            if name not in (None, "linear", *ACTIVATIONS, *PARTS):
                 self.refused.append(f"the activation of layer '{named.name}' ({name:.60}) is not on porter's list")
                 return None
             self.taps[fused_name(named)] = self._activated(named.call, found)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.formats.keras.activations import ACTIVATIONS, Row
+from porter.formats.keras.activations import ACTIVATIONS, PARTS, Row
 from porter.formats.keras.operations import OF_NUMBERS, key_of
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
@@ -38,7 +38,7 @@ def operate(operation: str, operands: list[Any], settings: Settings, keras_versi
 
 
 def is_operated(operation: str) -> bool:
-    return operation in _OPERATIONS or operation in ACTIVATIONS
+    return operation in _OPERATIONS or operation in ACTIVATIONS.keys() | PARTS
 
 
 def activate(name: str, value: Any, settings: Settings, keras_version: int) -> Any:
@@ -59,9 +59,9 @@ def activate(name: str, value: Any, settings: Settings, keras_version: int) -> A
             return value * 0.5 * (1 + ops.erf(value * _of(value, np.sqrt(0.5))))
         case "softmax":
             return ops.softmax(value, axis=plain(settings.get("axis", -1)))
-    if name not in ACTIVATIONS:
+    if name not in ACTIVATIONS.keys() | PARTS:
         raise ValueError("its activation is not on porter's list")
-    if isinstance(row := ACTIVATIONS[name], Row):
+    if isinstance(row := ACTIVATIONS.get(name), Row):
         return getattr(ops, name)(value, **row.settings(settings))
     function = getattr(ops, _OTHER_NAMES.get(name, name), None)
     return function(value) if function else import_keras().layers.Activation(name, dtype=value.dtype)(value)

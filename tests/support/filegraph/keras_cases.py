@@ -117,6 +117,10 @@ KERAS_CASES: Mapping[str, Make] = {
     "a non-local block": _non_local,
     "attention in windows": _windows,
     "boxes": _boxes,
+    "products of features": lambda layers, ops, x: [
+        layers.Dot(1, normalize=unit)([layers.GlobalMaxPooling2D()(x), layers.GlobalAveragePooling2D()(x)])
+        for unit in (False, True)
+    ],
     "layers called twice": _called_twice,
     "a layer of each step": lambda layers, ops, x: layers.TimeDistributed(layers.Dense(3, activation="tanh"))(_tokens(layers, x)),
     "moved axes": lambda layers, ops, x: layers.Permute((3, 1, 2))(x),
@@ -327,6 +331,8 @@ KERAS_3_CASES: Mapping[str, Make] = {
     "norms by the root": lambda layers, ops, x: layers.RMSNormalization()(ops.rms_normalization(_tokens(layers, x), epsilon=1e-3)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish", "mish"),
     "gelu": _row("gelu", "relu"),
+    "activations in parts": _row("hard_shrink", "sparse_plus", "soft_shrink", "squareplus", "tanh_shrink", "glu"),
+    "activations of other names": _row("exponential", "hard_tanh", "log_sigmoid", "sparse_sigmoid"),
     "gelus": lambda layers, ops, x: ops.gelu(x) + ops.gelu(x, approximate=False),
     "leaky relus": lambda layers, ops, x: layers.ReLU(negative_slope=0.2)(x + layers.ReLU(max_value=0.1, negative_slope=0.2)(x)),
     "leaky activations": lambda layers, ops, x: layers.Conv2D(3, 2, activation=layers.LeakyReLU(0.25))(
@@ -364,6 +370,7 @@ RESIZING = ("other cells", "the nearest cells", "a kept aspect", "a padded aspec
 BY_COMPARISON = (
     *("elu", "thresholds", "repeats", "groups of columns"),
     *("rows of cells", "layers with channels first", "a padded aspect"),
+    *("activations in parts", "activations of other names"),
 )
 """Cases that TensorFlow's graphs say by what porter lacks, such as comparisons of numbers, or stored arrays in other axes."""
 

@@ -226,7 +226,7 @@ def test_a_layer_that_porter_has_an_op_for(kind: str, arguments: Json, tensors: 
         ("Lambda", {"function": ["4wEAAA==", None, None]}, {}, "Lambda"),
         ("MyLayer", {}, {"it/0": np.ones(3)}, "MyLayer"),
         ("ReLU", {"max_value": 6.0, "threshold": 1.0}, {}, "ReLU with threshold 1 and another bound or slope"),
-        ("Activation", {"activation": "exponential"}, {}, "activation 'exponential'"),
+        ("Activation", {"activation": "sparsemax"}, {}, "activation 'sparsemax'"),
         ("PReLU", {"shared_axes": [2, 3]}, {"it/alpha": np.ones((3, 1, 1))}, "PReLU of slopes 3x1x1 for 8x8x3"),
         ("UpSampling2D", {"size": 2, "interpolation": "lanczos3"}, {}, "UpSampling2D with interpolation 'lanczos3'"),
         ("LayerNormalization", {"axis": [0, 3], "epsilon": 1e-3}, AFFINE, "LayerNormalization over the axes [0, 3]"),
