@@ -177,7 +177,7 @@ def _merge(walk: Walk[N], node: N, op: ops.Merge | None, sources: Sequence[Sourc
         return Lacks(f"{node.op} of values of different axes")
     values = [view.value for view in found]
     value = walk.builder.add(node.name, op, *values) if op is not None else walk.builder.subtract(node.name, *values)
-    return walk.views.led(value, len(value.shape or ()) - rank + 1)
+    return walk.views.led(value, rank)
 
 
 def _unstretched(walk: Walk[N], sources: Sequence[Source]) -> Sequence[Source]:

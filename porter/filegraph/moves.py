@@ -20,19 +20,11 @@ from porter.filegraph.file_graph import Stored
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Repeated, Walk
-from porter.graph import (
-    CropAxis,
-    ExtendMap,
-    Rearrange,
-    Tokens,
-    Upsample,
-)
+from porter.graph import CropAxis, ExtendMap, Rearrange, Tokens, Upsample
 from porter.graph.ops import AXES, Mode
 
-_MOST_PARTS = 64
+MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""
-
-
 _LARGEST = 2**31 - 1
 """So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end."""
 
@@ -215,7 +207,7 @@ def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequen
         return cut(walk, node, source, {place: slice(cells[0], end if end >= 0 else None, step)})
     if (shuffled := _shuffled(view, place_of(place, len(view.sizes or ())), cells)) is not None:
         return shuffled
-    if not 0 < len(cells) <= _MOST_PARTS:
+    if not 0 < len(cells) <= MOST_PARTS:
         return Lacks(f"{node.op} of {len(places)} places")
     parts = [cut(walk, node, source, {place: slice(each, each + 1)}) for each in cells]
     views = [part if isinstance(part, View) else walk.views.of(part) for part in parts if isinstance(part, View | Value)]
@@ -341,8 +333,7 @@ def stack(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> R
     turned = [view.transposed(order) for view in whole]
     arrays = [view and walk.as_array(f"{node.name}:array", view) for view in turned]
     found = _joined(walk, node, arrays, order.index(place_of(place, len(order))))
-    back = [order.index(axis) for axis in range(len(order))]
-    return found.transposed(back) or Lacks() if isinstance(found, View) else found
+    return found.restored(order) or Lacks() if isinstance(found, View) else found
 
 
 def _stacked(walk: Walk[N], node: N, views: Sequence[View], place: int) -> View | None:
@@ -426,9 +417,8 @@ def each_image(walk: Walk[N], node: N, source: Reference, times: int) -> Read:
     stated = {letter: f"({letter}={size})" for letter, size in zip("abcdefgh", shape, strict=False)}
     pattern = f"{' '.join(stated.values())} -> ({' '.join(stated)}) () ()"
     cell = walk.builder.add(f"{node.name}:cell", Rearrange(pattern, True), array.value)
-    rows = walk.views.of(walk.builder.add(node.name, Upsample(times, 1), cell))
-    turned = rows.transposed((0, 2, 3, 1) if walk.views.builder.order == "CHW" else (0, 1, 2, 3))
-    return (turned and turned.reshaped([sizes[0] * times, *sizes[1:]])) or Lacks()
+    rows = walk.views.laid(walk.builder.add(node.name, Upsample(times, 1), cell), ("batch", "rows", "columns", "channels"))
+    return (rows and rows.reshaped([sizes[0] * times, *sizes[1:]])) or Lacks()
 
 
 def cells_as_channels(walk: Walk[N], source: Reference, block: int, channels_first: bool, outer: bool = False) -> Read:

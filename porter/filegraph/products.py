@@ -118,7 +118,7 @@ def _of_matrices(walk: Walk[N], node: N, views: Sequence[View]) -> Read:
     if first is None or second is None or len(first.axes or ()) != rank or rank < 3:
         return Lacks(f"{node.op} of values of different axes")
     value = walk.builder.add(node.name, MatMul(held is not None), first.value, second.value)
-    return walk.views.led(value, len(value.shape or ()) - rank + 1)
+    return walk.views.led(value, rank)
 
 
 def _turned(walk: Walk[N], view: View) -> View | None:

@@ -15,20 +15,8 @@ from porter.filegraph.file_graph import LOG_SOFTMAX
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
-from porter.graph import (
-    Add,
-    Affine,
-    Op,
-    Sigmoid,
-    SliceChannels,
-    Softmax,
-    Sqrt,
-)
+from porter.graph import Add, Affine, Op, Sigmoid, SliceChannels, Softmax, Sqrt
 from porter.graph.ops import AXES, Function
-
-_MOST_PARTS = 64
-"""More than a model adds. Each part is a node of its own, however short the file is."""
-
 
 Reduction = Function | Literal["sum", "min"]
 
@@ -60,7 +48,7 @@ def _of_array(walk: Walk[N], node: N, source: Source, function: Function, places
     found = Lacks() if array is None else _along(walk, node, array, function, sorted(order.index(place) for place in gone))
     if not isinstance(found, View):
         return found
-    whole = found.transposed([order.index(place) for place in range(len(order))])
+    whole = found.restored(order)
     return (whole if keep or whole is None else whole.without(gone)) or Lacks()
 
 
@@ -75,9 +63,8 @@ def _along(walk: Walk[N], node: N, view: View, function: Function, places: Seque
         found = _along(walk, node, whole, function, [len(images) + 1]) if whole is not None else Lacks()
         one = found.without([-1]) if isinstance(found, View) else None  # N×1, as features
         return one.with_axes(places[1:]) if one is not None else Lacks()
-    lead = len(view.value.shape or ()) - len(view.axes or ()) + 1
     value = walk.builder.reduce(node.name, view.value, function, [view.axis_at(place) for place in places])
-    return walk.views.led(value, lead).with_axes(places)
+    return walk.views.led(value, len(view.axes or ()) - len(places)).with_axes(places)
 
 
 def _total(walk: Walk[N], node: N, source: Source, places: Collection[int], keep: bool) -> Read:
@@ -109,7 +96,7 @@ def _least(walk: Walk[N], node: N, source: Source, places: Collection[int], keep
 def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
     """The parts of the channels that an axis counts, without that axis; none if it counts something else."""
     count, channels = walk.views.groups(view, place) if view.axes is not None else None, view.value.channels
-    if count is None or channels is None or count in (1, channels) or count > _MOST_PARTS:
+    if count is None or channels is None or count in (1, channels) or count > moves.MOST_PARTS:
         return ()
     gone, size = view.places([place]), channels // count
     left = replace(view, axes=tuple(axis for other, axis in enumerate(view.axes or ()) if other not in gone))
@@ -149,7 +136,7 @@ def _softmax_of_last(walk: Walk[N], node: N, whole: View, last: Sequence[int]) -
         return Lacks(f"{node.op} over the batch")
     found = walk.views.led_like(view, walk.builder.add(node.name, Softmax(), view.value))
     apart = found.reshaped(sizes) if len(last) > 1 else found
-    return (apart and apart.transposed([order.index(axis) for axis in range(len(order))])) or Lacks()
+    return (apart and apart.restored(order)) or Lacks()
 
 
 def log_softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:

@@ -13,19 +13,13 @@ import numpy as np
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Dim, Open, ratio
+from porter.filegraph.moves import MOST_PARTS
 from porter.filegraph.walk import Lacks, Read, Walk
-from porter.graph import (
-    Resize,
-    ResizeLike,
-    SliceChannels,
-    Upsample,
-)
+from porter.graph import Resize, ResizeLike, SliceChannels, Upsample
 from porter.graph.ops import AXES, Axis, Function
 from porter.padding import LOWEST, Convention, Window
 
 _SAME_SCALE = 1e-12
-_MOST_PARTS = 64
-"""More than a model adds. Each part is a node of its own, however short the file is."""
 
 
 def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, counts: tuple[int, int]) -> Read:
@@ -35,9 +29,9 @@ def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, coun
     sizes = [size for size in (value.shape or ())[1:] if size is not None]
     if len(sizes) != 2:
         return Lacks(f"{node.op} of a map of any size: export the model for one size")
-    windows = [_windows(*each) for each in zip(sizes, counts, strict=True) if each[1] <= max(each[0], _MOST_PARTS)]
+    windows = [_windows(*each) for each in zip(sizes, counts, strict=True) if each[1] <= max(each[0], MOST_PARTS)]
     alike = [_alike(each) for each in windows]
-    if len(windows) < 2 or any(one is None and len(each) > _MOST_PARTS for one, each in zip(alike, windows, strict=True)):
+    if len(windows) < 2 or any(one is None and len(each) > MOST_PARTS for one, each in zip(alike, windows, strict=True)):
         return Lacks(f"{node.op} to {'x'.join(map(str, counts))}, by windows that differ in size")
     down, across = (one or (1, 1) for one in alike)
     window = Window((down[0], across[0]), (down[1], across[1]))

@@ -95,6 +95,10 @@ class View:
         fits = sorted(places) == [*range(len(self.axes))]
         return replace(self, axes=tuple(self.axes[place] for place in places)) if fits else None
 
+    def restored(self, order: Sequence[int]) -> View | None:
+        """The axes as they were before they were `transposed` into this order."""
+        return self.transposed([order.index(place) for place in range(len(order))])
+
     def without(self, places: Iterable[int]) -> View | None:
         """The tensor without axes, of one cell, at these places; None where they have more."""
         if self.axes is None:
@@ -248,16 +252,17 @@ class Views:
         """Whether the file's tensors have no batch."""
         return self.batch == 0
 
-    def led(self, value: Value, lead: int) -> View:
-        """An array as a tensor whose first axis is the batch and the array's first `lead` axes."""
+    def led(self, value: Value, rank: int) -> View:
+        """An array as a tensor of so many axes, of which the first is the batch and those of the array's that are too many."""
         if value.shape is None:
             return View(value, None)
         n, *axes = self._pieces(value)
+        lead = len(axes) - rank + 1
         return View(value, joined([(n, *axes[:lead]), *((piece,) for piece in axes[lead:])]))
 
     def led_like(self, view: View, value: Value) -> View:
         """An array of the same axes as another one, as its tensor holds it."""
-        return self.led(value, len(view.value.shape or ()) - len(view.axes or ()) + 1)
+        return self.led(value, len(view.axes or ()))
 
     def around(self, value: Value, at: int, before: bool, behind: bool) -> View:
         """An array as a tensor whose axis `at` is the batch, with an axis of the array before and behind it in that axis."""

@@ -236,9 +236,8 @@ class Walk(Generic[N]):
             return None if view.axes is None else held
         op = self.views.rearranged(view)
         if op is not None and view not in self._arrays:
-            lead = len(op.moves.joined) - len(view.axes) + 1
-            tap = tap if lead == self.views.whole else None
-            self._arrays[view] = self.views.led(self.builder.add(name, op, view.value, tap=tap), lead)
+            own = len(op.moves.joined) == len(view.axes) - (not self.views.whole)
+            self._arrays[view] = self.views.led(self.builder.add(name, op, view.value, tap=tap if own else None), len(view.axes))
         return self._arrays.get(view)
 
     def _with_batch_within(self, name: str, view: View) -> View | None:
@@ -269,12 +268,12 @@ class Walk(Generic[N]):
         array = self.as_array(name, turned) if turned is not None else None
         if array is None:
             return None
-        back = [order.index(place) for place in range(len(order))]
-        axes = Items(None if array.has_batch(place) else array.axis_at(place) for place in back)
+        inner = [order.index(place) for place in range(len(order))]
+        axes = Items(None if array.has_batch(place) else array.axis_at(place) for place in inner)
 
         def held(value: Value) -> View | None:
             found = self.views.led_like(array, value)
-            return found if found.axes is None else found.transposed(back)
+            return found if found.axes is None else found.restored(order)
 
         return Aligned(array.value, axes, held)
 
@@ -284,7 +283,7 @@ class Walk(Generic[N]):
         if axes is None or shape is None or view.value.is_map:
             return None
         lead = len(shape) - len(axes) + 1
-        return view if lead == self.views.has_more(axes[0]) and self.views.led(view.value, lead) == view else None
+        return view if lead == self.views.has_more(axes[0]) and self.views.led(view.value, len(axes)) == view else None
 
     def as_cells(self, name: str, view: View) -> View | None:
         """An array as a map that has its channels, and its other axes as rows."""

@@ -110,7 +110,7 @@ class Layer:
         wide_tensors = {role: replace(stored, axes="O" * len(places)) for role, stored in tensors.items()}
         given = self._of(self._cells(taken) if of_map else taken, op, wide_tensors)
         whole = given.reshaped(turned.sizes or ())
-        found = whole and whole.transposed([order.index(place) for place in range(len(order))])
+        found = whole and whole.restored(order)
         if found is None:
             raise NoOp(f"{self.op} of axes that porter does not follow")
         return views.as_held(f"{self.name}:map", found, view)

@@ -114,7 +114,7 @@ def read_variance(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_flip(walk: Walk, node: AtenNode) -> Read:
-    return moves.cut(walk, node, taken(node), dict.fromkeys(node.arguments["dims"], slice(None, None, -1)))
+    return moves.turned_round(walk, node, taken(node), node.arguments["dims"])
 
 
 def read_flatten(walk: Walk, node: AtenNode) -> Read:
