@@ -44,9 +44,13 @@ def set_aside(values: dict[str, Array]) -> None:
             return
 
 
-def trim() -> None:
-    """Returns released memory to the system: glibc keeps it in pieces that are too small for later maps."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+def trim(numbers: int) -> None:
+    """Returns released memory to the system: glibc keeps it in pieces that are too small for later maps.
+
+    Args:
+        numbers: how many were released. Of few, asking for the memory again takes longer than computing them.
+    """
+    if numbers > _MANY and sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
 
 
@@ -58,7 +62,7 @@ def release(weights: int) -> None:
     """
     if weights > _MANY:
         gc.collect()
-    trim()
+    trim(weights)
 
 
 def expect_memory(graph: Graph, size: tuple[int, int]) -> None:

@@ -111,9 +111,10 @@ def compare(
                         step()
                     values = dict(port(batch, dtype))
                     seen[dtype].reached.add(plan.graph, values)
+                    count = sum(value.size for value in values.values())
                     sums.add(plan.graph, wanted, values)
                     step()
-                    trim()
+                    trim(count)
                 seen[dtype].add(plan.graph, sums, dtype, tolerance)
     parities = [_parity(plan, source.name, batches[dtype], dtype, seen[dtype]) for dtype in batches]
     settled = settle(parities, tolerance)
