@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,24 +45,24 @@ def bounded(graph: Graph) -> set[str]:
     return {node.path for node in graph.nodes if np.isfinite(node.op.bounds).any()}
 
 
-def farthest(graph: Graph, known: Sequence[Array], pool: Iterable[Array], run: Callable[[Array], Mapping[str, Array]]) -> Array:
+def farthest(graph: Graph, known: Array, pool: Array, run: Callable[[Array], Mapping[str, Array]], at_once: int) -> Array:
     """The images of a pool that take the input of an activation with a bound further, up or down, than the other ones of the pool
     and those that are `known`: none if no activation has a bound.
 
     Args:
-        known: batches of N x C x H x W, as those of `pool`.
+        known: N x C x H x W, as `pool`.
         run: gives every node's value.
+        at_once: so many images are run together.
     """
     inputs = sorted({graph.by_path[path].inputs[0] for path in bounded(graph)} & graph.by_path.keys())
-    batches, extremes = [*known, *pool], list[Array]()
-    for batch in batches if inputs else ():
+    if not inputs:
+        return pool[:0]
+    images, extremes = np.concatenate([known, pool]), list[Array]()
+    for batch in np.array_split(images, -(-len(images) // at_once)):
         values = run(batch)
-        flat = [values[path].reshape(len(batch), -1).astype(np.float64) for path in inputs]
+        flat = [values[path].reshape(len(batch), -1).astype(np.float64, copy=False) for path in inputs]
         extremes.append(np.stack([side for value in flat for side in (value.max(axis=1), -value.min(axis=1))]))
-    images = np.concatenate(batches)
-    if not extremes:
-        return images[:0]
     # Where all go as far, the first does: one that is known.
     best = np.unique(np.nan_to_num(np.concatenate(extremes, axis=1), nan=-np.inf, posinf=-np.inf).argmax(axis=1))
-    chosen: Array = images[best[best >= sum(map(len, known))]]
+    chosen: Array = images[best[best >= len(known)]]
     return chosen

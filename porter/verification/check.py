@@ -12,7 +12,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.frameworks import Tensors
-from porter.graph import shapes, site_of, tensor_shapes
+from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.bounds import numbers
 from porter.port import Port
 from porter.verification.bounds import farthest
@@ -36,6 +36,10 @@ _MANY_IMAGES = 12
 """Images of a size where most layers cannot be compared one by one, or the outputs of fewer tell nothing."""
 _POOL = 4 * _NUMBERS
 """So many numbers the images have among which those that reach bounds are sought, if images are small."""
+_TOGETHER = 1 << 20
+"""So many numbers the values of the images of that pool have that are run at once: a pass through a small network takes as long for
+one image as for many, and values that leave the processor's cache take longer.
+"""
 _LEAST_WRONG = 1e-7
 """A distance above it in float64 is no rounding of any network."""
 _AMPLIFIED = 32.0
@@ -94,7 +98,7 @@ class Check:
         """
         graph = self.port.graph
         wanted = {dtype: sizes.of(dtype) for dtype in self.dtypes}
-        values = {size: sum(map(numbers, shapes(graph, size).values())) for size in dict.fromkeys(chain(*wanted.values()))}
+        values = {size: _values(graph, size) for size in dict.fromkeys(chain(*wanted.values()))}
         return {dtype: [batch for size in wanted[dtype] for batch in self._batches(dtype, size, values)] for dtype in wanted}
 
     def _batches(self, dtype: Dtype, size: tuple[int, int], values: Mapping[tuple[int, int], int]) -> list[Array]:
@@ -153,13 +157,13 @@ class Check:
 
     def _farthest(self, batches: list[Array], run: Callable[[Array], Mapping[str, Array]]) -> list[Array]:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""
-        known = [batch for batch in batches if batch.shape == batches[0].shape]
-        _, channels, *size = batches[0].shape
-        if len(known[0]) == 1 or _enough(channels, size) <= self.images:
+        _, channels, *sides = batches[0].shape
+        if len(batches[0]) == 1 or _enough(channels, sides) <= self.images:
             return []
-        count = min(_POOL // math.prod(batches[0].shape[1:]), 8 * _MOST_IMAGES)
-        pool = np.array_split(make_images((size[0], size[1]), count, channels, self.fed, seed=1), -(-count // len(known[0])))
-        chosen = farthest(self.port.graph, known, pool, run)
+        known, size = [batch for batch in batches if batch.shape[1:] == batches[0].shape[1:]], (sides[0], sides[1])
+        pool = make_images(size, min(_POOL // math.prod(batches[0].shape[1:]), 8 * _MOST_IMAGES), channels, self.fed, seed=1)
+        at_once = max(len(batches[0]), _TOGETHER // _values(self.port.graph, size))
+        chosen = farthest(self.port.graph, np.concatenate(known), pool, run, at_once)
         return [chosen] if len(chosen) else []
 
     def values(self, batch: Array, dtype: Dtype) -> Mapping[str, Array]:
@@ -174,6 +178,11 @@ class Check:
     def verdict(self, source: SourceValues, sizes: Sizes) -> Verdict:
         """The comparison with a source on the inputs of this check."""
         return Verdict(self.against(source, sizes), self.fed, rounding=self.port.record.rounding)
+
+
+def _values(graph: Graph, size: tuple[int, int]) -> int:
+    """How many numbers an image's values are."""
+    return sum(map(numbers, shapes(graph, size).values()))
 
 
 def _enough(channels: int, size: Sequence[int]) -> int:
