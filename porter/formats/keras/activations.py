@@ -9,7 +9,7 @@ from typing import Any
 from porter.filegraph.arithmetic import LOG_SIGMOID
 from porter.filegraph.reductions import glu, log_softmax, softmax
 from porter.filegraph.walk import NoOp, Read, apply
-from porter.formats.keras.layer import Layer, number
+from porter.formats.keras.layer import Layer, axes_in, number, whole
 from porter.graph import Op, ops
 
 
@@ -107,15 +107,14 @@ def activated(layer: Layer) -> Read:
         NoOp: porter has no op for it.
     """
     if layer.op == "log_softmax":
-        return log_softmax(layer.walk, layer, layer.source, layer.arguments.get("axis", -1))
+        return log_softmax(layer.walk, layer, layer.source, whole(layer.arguments.get("axis", -1)))
     if layer.op in PARTS:
         return _in_parts(layer)
     found = ACTIVATIONS.get(layer.op)
     if found is None:
         raise NoOp(f"activation '{layer.op:.60}'")
     if layer.op == "softmax":
-        axis = layer.arguments.get("axis", -1)
-        return softmax(layer.walk, layer, layer.source, *(axis if isinstance(axis, list) else [axis]))
+        return softmax(layer.walk, layer, layer.source, *axes_in(layer))
     return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))
 
 
@@ -125,7 +124,7 @@ def _in_parts(layer: Layer) -> Read:
     if arguments.get("threshold", _AT) != _AT or arguments.get("b", 4) != 4:
         raise NoOp(f"{name} with other numbers than its own")
     if name == "glu":
-        return glu(walk, layer, layer.source, arguments.get("axis", -1))
+        return glu(walk, layer, layer.source, whole(arguments.get("axis", -1)))
     if name in _STEPS:
         return apply(walk, layer, layer.source, *_STEPS[name])
     view, build = walk.kept(layer.source), layer.build

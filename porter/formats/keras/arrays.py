@@ -13,7 +13,7 @@ from porter.filegraph.products import Equation, Kernel, attention, einsum, read_
 from porter.filegraph.reductions import over_norm, reduce
 from porter.filegraph.views import View
 from porter.filegraph.walk import NoOp, Read, Source
-from porter.formats.keras.layer import Layer, Taken
+from porter.formats.keras.layer import Layer, Taken, pair
 from porter.graph import Divide, Multiply
 from porter.graph.ops import Function
 
@@ -127,7 +127,7 @@ def read_dot(layer: Layer) -> Read:
     axes, ranks = layer.arguments["axes"], [len(layer.walk.sizes(source) or ()) for source in layer.inputs]
     if len(ranks) != 2 or (layer.arguments.get("normalize") and ranks != [2, 2]):
         raise NoOp(f"{layer.op} of normalised values, or of {len(ranks)}")
-    places = axes if isinstance(axes, list | tuple) else [axes, axes]
+    places = pair(axes)
     if ranks == [2, 2] and all(place in (1, -1) for place in places):
         return _dot_of_features(layer)
     sides = ["nABC"[: ranks[0]], "nDEF"[: ranks[1]]]

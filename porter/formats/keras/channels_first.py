@@ -115,12 +115,13 @@ def _each_last(flow: Flow, whole: bool) -> Flow:
 
     for place, call in enumerate(flow.calls):
         given, stated = moved(call.given, places), call.arguments
-        order = _ORDERS.get(call.kind) if stated.get("data_format") == _FIRST else None
+        values = results_in(given)
+        order = _ORDERS.get(call.kind) if stated.get("data_format") == _FIRST and values else None
         if order is None:
             add(call, "", call.kind, stated, given)
         else:
             last, first = order
-            value = add(call, _LAST, "Permute", {"dims": last}, Inbound((results_in(given)[0],), {}))
+            value = add(call, _LAST, "Permute", {"dims": last}, Inbound((values[0],), {}))
             plain = {"activation": None} if "activation" in stated else {}
             value = add(call, "", call.kind, {**stated, "data_format": _LAST, **plain}, value)
             if not call.kind.startswith("Global") or stated.get("keepdims"):

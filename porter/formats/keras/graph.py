@@ -33,8 +33,8 @@ from porter.padding import ANY, Size
 _OPERANDS = ("x", "x1", "a", "inputs", "y", "x2", "b", "query", "value", "key", "bias")
 """Keywords of an operation, or of an attention, that are operands, in their order."""
 _IMAGE: Reference = ("", 0)
-_DAMAGED = (ValueError, TypeError, AttributeError, IndexError, OverflowError)
-"""Raised by what is no description of a layer."""
+_DAMAGED = (ValueError, OverflowError)
+"""Raised by what is no description of a layer; a TypeError or a LookupError is a fault of porter's."""
 
 
 @dataclass(frozen=True)

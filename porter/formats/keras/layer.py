@@ -13,7 +13,7 @@ from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Open, product
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.moves import reshape
-from porter.filegraph.places import place_of
+from porter.filegraph.places import Reading, place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.graph import Op
@@ -30,7 +30,7 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(Reading):
     """One call of a layer, or of an operation: a node of the walk.
 
     Attributes:
@@ -164,6 +164,35 @@ def axes_in(layer: Layer, name: str = "axis") -> list[int]:
     return axes
 
 
+_LISTS: Mapping[str, int] = {
+    **dict.fromkeys(("axes", "attention_axes", "dilation_rate", "dims", "indices_or_sections", "kernel_size"), 1),
+    **dict.fromkeys(("num_or_size_splits", "output_padding", "output_size", "perm", "pool_size", "size", "strides"), 1),
+    **dict.fromkeys(("cropping", "pad_width", "padding", "paddings"), 3),
+}
+"""Arguments that are whole numbers, in at most so many lists; in several they may also be a rule by its name."""
+_TEXTS = frozenset({"bias_axes", "equation", "subscripts"})
+
+
+def expect_kinds(arguments: Arguments) -> None:
+    """Refuses arguments of other kinds than Keras's, by their names: a file may state any.
+
+    Raises:
+        ValueError: there is one.
+    """
+    for name, value in arguments.items():
+        lists = _LISTS.get(name, 0)
+        is_text = isinstance(value, str) and (name in _TEXTS or lists > 1)
+        if (lists or name in _TEXTS) and value is not None and not is_text and not (lists and _are_whole(value, lists)):
+            raise ValueError(f"{name} is {value!r:.40}")
+
+
+def _are_whole(value: Any, lists: int) -> bool:
+    """Whether a value is a whole number, or such numbers in at most so many lists."""
+    if isinstance(value, list | tuple):
+        return lists > 0 and all(_are_whole(each, lists - 1) for each in value)
+    return type(value) is int
+
+
 def pair(value: Any) -> tuple[int, int]:
     """Rows and columns. Keras accepts one number for both."""
     first, second = value if isinstance(value, list | tuple) else (value, value)
@@ -178,6 +207,17 @@ def count(value: Any) -> int:
     """
     if type(value) is not int or value < 1:
         raise ValueError(f"expected a whole number above 0, got {value!r:.40}")
+    return value
+
+
+def whole(value: Any) -> int:
+    """A whole number.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if type(value) is not int:
+        raise ValueError(f"expected a whole number, got {value!r:.40}")
     return value
 
 

@@ -19,7 +19,7 @@ from porter.formats.keras.activations import activated, activation_name
 from porter.formats.keras.classes import VARIABLES
 from porter.formats.keras.config import is_foreign
 from porter.formats.keras.flow import Call
-from porter.formats.keras.layer import Layer, count, number
+from porter.formats.keras.layer import Layer, count, expect_kinds, number, whole
 from porter.formats.keras.versions import COSINE, modern
 from porter.formats.keras.windows import ROWS, WINDOWS, has_size, read_row, weights
 from porter.graph import ops
@@ -63,7 +63,7 @@ def read_layer(layer: Layer) -> Read:
     Raises:
         NoOp: porter has no op for the layer.
         PaddingError: its numbers make no window.
-        ValueError, TypeError: the config lacks an argument that the layer needs, or has a wrong one.
+        ValueError: the config lacks an argument that the layer needs, or has a wrong one.
     """
     kind = layer.op
     if kind in IDENTITY_AT_INFERENCE and (kind != "RandomCrop" or has_size(layer)):
@@ -82,6 +82,7 @@ def read_layer(layer: Layer) -> Read:
     if others := sorted(layer.tensors.keys() - _known(kind, layer.tensors)):
         # For example LoRA's, which the layer adds to its kernel (keras/src/layers/core/dense.py, `kernel`).
         raise NoOp(f"{kind} that also has {', '.join(others)[:80]}")
+    expect_kinds(layer.arguments)
     return reader(layer)
 
 
@@ -145,7 +146,12 @@ def read_activation(layer: Layer) -> Read:
     if name is not None:
         return activated(replace(layer, op=name, arguments={}))
     config = stated.get("config") if isinstance(stated, dict) else stated
-    if isinstance(stated, dict) and isinstance(config, dict) and stated["class_name"] in _AS_ACTIVATIONS and not is_foreign(stated):
+    if (
+        isinstance(stated, dict)
+        and isinstance(config, dict)
+        and str(stated["class_name"]) in _AS_ACTIVATIONS
+        and not is_foreign(stated)
+    ):
         kind, arguments = modern(stated["class_name"], config)
         return read_layer(replace(layer, op=kind, arguments=arguments, tensors={}))
     raise NoOp(f"activation of the user's own: {config!r:.60}")
@@ -191,7 +197,7 @@ _READERS: Mapping[str, Callable[[Layer], Read]] = {
     "Attention": arrays.read_plain_attention,
     "Average": _combined("Mean"),
     "BatchNormalization": norms.read_batch_norm,
-    "Concatenate": lambda layer: concat(layer.walk, layer, layer.inputs, layer.arguments.get("axis", -1)),
+    "Concatenate": lambda layer: concat(layer.walk, layer, layer.inputs, whole(layer.arguments.get("axis", -1))),
     "CustomScaleLayer": _custom_scale,
     COSINE: arrays.read_cosine,
     "Dense": _dense,

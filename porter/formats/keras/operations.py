@@ -11,11 +11,12 @@ from porter.filegraph.arithmetic import clip, combine, negative, ones, square
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import known
 from porter.filegraph.moves import concat, gather, pad, squeeze, take, transpose, turned_round, unsqueeze
+from porter.filegraph.places import place_of
 from porter.filegraph.products import Product, by_matrix, dense, einsum, matmul
 from porter.filegraph.reductions import Reduction, over_norm, reduce, variance
 from porter.filegraph.walk import Lacks, NoOp, Read, apply
 from porter.formats.keras.activations import ACTIVATIONS, PARTS, activated
-from porter.formats.keras.layer import Layer, Taken, axes_in, count, number
+from porter.formats.keras.layer import Layer, Taken, axes_in, count, expect_kinds, number, whole
 from porter.formats.keras.scaling import numbers_in
 from porter.graph import DepthToSpace, LocalResponseNorm, Op, RmsNorm, ops
 from porter.padding import LOWEST
@@ -38,11 +39,12 @@ def read_operation(layer: Layer) -> Read | list[Read]:
 
     Raises:
         NoOp: porter has no op for it.
-        PaddingError, ValueError, TypeError: as porter.formats.keras.layers.read_layer.
+        PaddingError, ValueError: as porter.formats.keras.layers.read_layer.
     """
     reader = _READERS.get(layer.op, activated if layer.op in ACTIVATIONS.keys() | PARTS else None)
     if reader is None or not layer.inputs:
         raise NoOp(layer.op)
+    expect_kinds(layer.arguments)
     return reader(layer)
 
 
@@ -93,7 +95,7 @@ def _stack(layer: Layer) -> Read:
     sources = _sources(layer)
     if not all(map(layer.walk.is_value, sources)):
         raise NoOp(f"{layer.op} with a constant")
-    return moves.stack(layer.walk, layer, sources, range(rank + 1)[axis])
+    return moves.stack(layer.walk, layer, sources, place_of(whole(axis), rank + 1))
 
 
 def _split(layer: Layer) -> Read | list[Read]:
@@ -101,7 +103,7 @@ def _split(layer: Layer) -> Read | list[Read]:
     (place,), sizes = _places(layer, layer.arguments.get("axis", 0)), layer.walk.sizes(layer.source) or ()
     stated, parts = layer.arguments.get("indices_or_sections"), layer.arguments.get("num_or_size_splits")
     if isinstance(stated, list | tuple):
-        parts = [end - start for start, end in pairwise([0, *stated, sizes[place]])]
+        parts = [end - start for start, end in pairwise([0, *map(whole, stated), sizes[place]])]
     elif not isinstance(parts, list | tuple):
         pieces = count(stated if parts is None else parts)
         parts = [sizes[place] // pieces] * pieces
@@ -125,7 +127,7 @@ def _repeat(layer: Layer) -> Read:
 
 def _roll(layer: Layer) -> Read:
     shift, places = layer.arguments["shift"], _places(layer, layer.arguments.get("axis"))
-    shifts: Sequence[int] = shift if isinstance(shift, list | tuple) else [shift] * len(places)
+    shifts = [*map(whole, shift)] if isinstance(shift, list | tuple) else [whole(shift)] * len(places)
     return moves.roll(layer.walk, layer, layer.source, dict(zip(places, shifts, strict=True)))
 
 
@@ -172,6 +174,8 @@ def _item(item: Any) -> Any:
     if item.get("class_name") == "__ellipsis__":
         return ...
     parts = item["config"] if item.get("class_name") == "__slice__" else item
+    if not isinstance(parts, dict):
+        raise ValueError(f"a slice that is {parts!r:.40}")
     ends = [parts.get(end) for end in ("start", "stop", "step")]
     if any(end is not None and type(end) is not int for end in ends):
         raise NoOp("get_item with a slice by a value")
@@ -187,13 +191,13 @@ def _reshape(layer: Layer) -> Read:
 
 def _squeeze(layer: Layer) -> Read:
     axis = layer.arguments.get("axis")
-    return squeeze(layer.walk, layer, layer.source, axis if isinstance(axis, list | tuple | None) else [axis])
+    return squeeze(layer.walk, layer, layer.source, None if axis is None else _places(layer, axis))
 
 
 def _transpose(layer: Layer) -> Read:
     """Axes in another order; without one turned around."""
     axes: Any = layer.first_of("axes", "perm", default=range(len(layer.walk.sizes(layer.source) or ()))[::-1])
-    return transpose(layer.walk, layer, layer.source, axes)
+    return transpose(layer.walk, layer, layer.source, [axes] if isinstance(axes, int) else axes)
 
 
 def _swapped(layer: Layer) -> Read:
@@ -201,7 +205,7 @@ def _swapped(layer: Layer) -> Read:
     if sizes is None:
         return Lacks()
     order = [*range(len(sizes))]
-    first, second = layer.arguments["axis1"], layer.arguments["axis2"]
+    first, second = _places(layer, [layer.arguments["axis1"], layer.arguments["axis2"]])
     order[first], order[second] = order[second], order[first]
     return transpose(layer.walk, layer, layer.source, order)
 
@@ -250,7 +254,7 @@ def _cast(layer: Layer) -> Read:
 
 def _response_norm(layer: Layer) -> Read:
     """tf.nn.local_response_normalization, with its defaults."""
-    radius = layer.arguments.get("depth_radius", 5)
+    radius = whole(layer.arguments.get("depth_radius", 5))
     alpha, beta, bias = (number(layer.arguments.get(name, default)) for name, default in (("alpha", 1), ("beta", 0.5), ("bias", 1)))
     return layer.add(LocalResponseNorm(count(2 * radius + 1), alpha, beta, bias))
 
@@ -296,10 +300,10 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys(_FUNCTIONS, _reduced),
     "cast": _cast,
     "clip": _clip,
-    "concatenate": lambda layer: concat(layer.walk, layer, _sources(layer), layer.arguments.get("axis", -1)),
+    "concatenate": lambda layer: concat(layer.walk, layer, _sources(layer), whole(layer.arguments.get("axis", -1))),
     "depth_to_space": lambda layer: layer.add(DepthToSpace(count(layer.arguments["block_size"]))),
     "einsum": _einsum,
-    "expand_dims": lambda layer: unsqueeze(layer.walk, layer, layer.source, [layer.arguments["axis"]]),
+    "expand_dims": lambda layer: unsqueeze(layer.walk, layer, layer.source, [whole(layer.arguments["axis"])]),
     "get_item": _get_item,
     "identity": lambda layer: layer.walk.view(layer.source),
     "local_response_normalization": _response_norm,

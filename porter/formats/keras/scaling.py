@@ -26,7 +26,7 @@ def constant(value: Any) -> Numbers | None:
 def numbers_in(value: Any) -> Numbers | None:
     """A finite number, or an array of them; None where `value` is neither."""
     if isinstance(value, dict) and value.get("class_name") in ("__numpy__", "__tensor__"):
-        value = value["config"]["value"]
+        value = value["config"]["value"] if isinstance(value["config"], dict) else None
     if isinstance(value, bool) or not isinstance(value, int | float | list | tuple):
         return None
     try:

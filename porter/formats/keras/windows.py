@@ -12,6 +12,7 @@ from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.walk import Lacks, NoOp, Read
 from porter.formats.keras.layer import Layer, count, pair
 from porter.formats.keras.resizing import centred, evened, resize_of
+from porter.formats.limits import Members
 from porter.graph import ops
 from porter.padding import LOWEST, Convention, Pads, Size, Window
 
@@ -141,7 +142,7 @@ def _center_crop(layer: Layer) -> Read:
     pads = centred(layer.op, layer.arguments, _size(layer.input))
     if pads is not None:
         return layer.build.pad(layer.name, layer.input, pads)
-    return _resized(replace(layer, op="Resizing", arguments={**layer.arguments, "crop_to_aspect_ratio": True}))
+    return _resized(replace(layer, op="Resizing", arguments=Members({**layer.arguments, "crop_to_aspect_ratio": True})))
 
 
 WINDOWS: Mapping[str, Callable[[Layer], Read]] = {
@@ -169,10 +170,13 @@ def read_row(layer: Layer) -> Read:
     value = None if wide is None else layer.walk.views.settled(f"{layer.name}:row", wide)
     if value is None or not value.is_map:
         return Lacks(f"{layer.op} of what is no row of cells")
-    arguments = {name: _of_row(name, stated) for name, stated in layer.arguments.items()}
+    arguments = Members({name: _of_row(name, stated) for name, stated in layer.arguments.items()})
     if arguments.get("padding") == "causal":
         extent = Window(pair(arguments["kernel_size"]), dilation=pair(arguments.get("dilation_rate") or 1)).extent(1)
-        value, arguments = layer.build.pad(f"{layer.name}:causal", value, (0, 0, extent - 1, 0)), {**arguments, "padding": "valid"}
+        value, arguments = (
+            layer.build.pad(f"{layer.name}:causal", value, (0, 0, extent - 1, 0)),
+            Members({**arguments, "padding": "valid"}),
+        )
     kind = layer.op.replace("1D", "2D")
     found = WINDOWS[kind](replace(layer, op=kind, given=value, arguments=arguments))
     return layer.walk.views.of(found).without([1]) or Lacks() if isinstance(found, Value) else found

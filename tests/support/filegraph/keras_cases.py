@@ -117,10 +117,6 @@ KERAS_CASES: Mapping[str, Make] = {
     "a non-local block": _non_local,
     "attention in windows": _windows,
     "boxes": _boxes,
-    "products of features": lambda layers, ops, x: [
-        layers.Dot(1, normalize=unit)([layers.GlobalMaxPooling2D()(x), layers.GlobalAveragePooling2D()(x)])
-        for unit in (False, True)
-    ],
     "layers called twice": _called_twice,
     "a layer of each step": lambda layers, ops, x: layers.TimeDistributed(layers.Dense(3, activation="tanh"))(_tokens(layers, x)),
     "moved axes": lambda layers, ops, x: layers.Permute((3, 1, 2))(x),
@@ -148,7 +144,7 @@ KERAS_CASES: Mapping[str, Make] = {
     "softmax over cells": lambda layers, ops, x: layers.Softmax(axis=1)(_tokens(layers, x)),
     "softmax over rows and columns": lambda layers, ops, x: layers.Softmax(axis=[1, 2])(x),
     "activations": _row("elu", "selu", "softplus", "tanh", "sigmoid", "relu6", "softsign"),
-    "hard activations": _row("hard_sigmoid", "swish", "hard_sigmoid", "softmax", "relu"),
+    "hard activations": _row("relu", "hard_sigmoid", "swish", "hard_sigmoid", "softmax"),
     "leaky": lambda layers, ops, x: layers.ReLU(negative_slope=0.25)(layers.LeakyReLU(0.125)(layers.Dropout(0.3)(x))),
     "prelu": lambda layers, ops, x: layers.PReLU(shared_axes=[1, 2])(x),
     "prelu of features": lambda layers, ops, x: layers.PReLU()(layers.GlobalMaxPooling2D()(x)),
@@ -196,6 +192,10 @@ KERAS_CASES: Mapping[str, Make] = {
     "several outputs": _heads,
     "a whole map": lambda layers, ops, x: layers.GlobalAveragePooling2D(keepdims=True)(x),
     "a whole map, flattened": lambda layers, ops, x: layers.Flatten()(layers.GlobalMaxPooling2D(keepdims=True)(x)),
+    "products of features": lambda layers, ops, x: [
+        layers.Dot(1, normalize=unit)([layers.GlobalMaxPooling2D()(x), layers.GlobalAveragePooling2D()(x)])
+        for unit in (False, True)
+    ],
 }  # fmt: skip
 
 

@@ -128,5 +128,5 @@ def test_an_operation_of_nothing_is_one_error() -> None:
     start = {"class_name": "InputLayer", "name": "in", "config": {"name": "in", "batch_shape": [None, 8, 8, 3]}}
     negative = {"class_name": "Negative", "name": "n", "config": {"name": "n"}, "inbound_nodes": [{"args": [{}], "kwargs": {}}]}
     config = {"name": "m", "layers": [start, negative], "input_layers": [["in", 0, 0]], "output_layers": [["n", 0, 0]]}
-    with pytest.raises(FileError, match="description of layer 'n' cannot be read: IndexError"):
+    with pytest.raises(FileError, match="description of layer 'n' cannot be read: ValueError place 0 of 0"):
         read_graph(json.dumps({"class_name": "Functional", "config": config}), {}, "model.h5", {"keras_version": "3.1.0"})
