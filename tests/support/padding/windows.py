@@ -33,19 +33,21 @@ def lay(
 ) -> Layout:
     """Lays the windows of a convention over an input of `size` cells."""
 
+    reach = (kernel - 1) * dilation
+
     def window(first: int) -> tuple[int, ...]:
-        return tuple(first + tap * dilation for tap in range(kernel))
+        return tuple(range(first, first + reach + 1, dilation))
 
     if rule in ("same", "same_lower", "cntk"):
         # As many windows as strides begin in the input: TensorFlow's and CNTK's count.
         count = len(range(0, size, stride))
         if rule == "cntk":
-            first = -(window(0)[-1] // 2)
+            first = -(reach // 2)
             windows = tuple(window(first + index * stride) for index in range(count))
             return Layout(windows, min(first, 0), max(size, windows[-1][-1] + 1))
         # The fewest pads with which they all fit, shared out by halves, the odd one at the end (SAME) or first (SAME_LOWER).
         total = 0
-        while window((count - 1) * stride)[-1] >= size + total:
+        while (count - 1) * stride + reach >= size + total:
             total += 1
         half = total // 2
         before, after = (half, total - half) if rule == "same" else (total - half, half)
@@ -54,9 +56,9 @@ def lay(
     low, high = -pads[0], size + pads[1]
     windows: list[tuple[int, ...]] = []
     for first in range(low, LONGEST, stride):
-        fits = window(first)[-1] < high
+        fits = first + reach < high
         # With rounding up, a window exists if the one a stride before it left cells at the end unread.
-        needed = rounding != "floor" and window(first - stride)[-1] < high - 1
+        needed = rounding != "floor" and first - stride + reach < high - 1
         if not (fits or needed):
             break
         windows.append(window(first))

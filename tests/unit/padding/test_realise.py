@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 from typing import Any
 
@@ -117,7 +118,7 @@ def _row(start: int | None, count: int, fill: float, divisors: tuple[int, ...], 
 
 def _divisors(average: Average, windows: list[tuple[int, ...]], size: int, layout: Layout) -> tuple[int, ...]:
     low, high = {"real_cells": (0, size), "clipped_window": (layout.low, layout.high)}.get(average, (-size - 99, 2 * size + 99))
-    return tuple(sum(low <= cell < high for cell in cells) for cells in windows)
+    return tuple(bisect_left(cells, high) - bisect_left(cells, low) for cells in windows)
 
 
 @dataclass(frozen=True)
@@ -153,24 +154,36 @@ def source_values(geometry: Geometry, site: Site, sizes: tuple[int, ...], x: Arr
     return stack.counts, evaluate(site.kind, taps, real, counted, site.convention.fill, WEIGHTS[: geometry.kernel])
 
 
+@lru_cache(1024)
+def native_stack(
+    layer: tuple[Rule, int, int, int, tuple[int, ...], Rounding],
+    skipped: tuple[int, ...],
+    subsample: bool,
+    lengths: tuple[int, ...],
+) -> Stack:
+    """The windows that a realisation's layer reads of padded inputs of some lengths."""
+    rule, kernel, stride, dilation, pads, rounding = layer
+    low, high = skipped
+    if subsample:
+        whole = [lay(rule, kernel, 1, dilation, length, pads, rounding) for length in lengths]
+        layouts = [Layout(each.windows[low : len(each.windows) - high : stride], each.low, each.high) for each in whole]
+    elif low or high:  # zeros before and after the kernel
+        assert low % dilation == high % dilation == 0
+        larger = [lay(rule, kernel + (low + high) // dilation, stride, dilation, length, pads) for length in lengths]
+        layouts = [_inner(layout, low // dilation, kernel) for layout in larger]
+    else:
+        layouts = [lay(rule, kernel, stride, dilation, length, pads, rounding) for length in lengths]
+    return Stack.of(layouts, list(lengths))
+
+
 def realised_values(found: Realisation, axis: int, site: Site, sizes: tuple[int, ...], x: Array) -> tuple[tuple[int, ...], Array]:
     """The same of a realisation: its layers carried out one after the other."""
     window, native, side = site.window, found.native, slice(2 * axis, 2 * axis + 2)
     kernel, stride, dilation = window.kernel[axis], window.stride[axis], window.dilation[axis]
     padded = [_front_pads(found.front, axis, kernel, stride, dilation, size) for size in sizes]
     lengths = [before + size + after for (before, after), size in zip(padded, sizes, strict=True)]
-    step = 1 if found.subsample else stride
-    before, after = native.pads[side]
-    layouts = [lay(native.rule, kernel, step, dilation, length, (before, after), native.rounding) for length in lengths]
-    low, high = found.skipped[side]
-    if found.subsample:
-        kept = [layout.windows[low : len(layout.windows) - high : stride] for layout in layouts]
-        layouts = [Layout(windows, layout.low, layout.high) for windows, layout in zip(kept, layouts, strict=True)]
-    elif low or high:  # zeros before and after the kernel
-        assert low % dilation == high % dilation == 0
-        layouts = [lay(native.rule, kernel + (low + high) // dilation, stride, dilation, n, native.pads[side]) for n in lengths]
-        layouts = [_inner(layout, low // dilation, kernel) for layout in layouts]
-    stack = Stack.of(layouts, lengths)
+    layer = (native.rule, kernel, stride, dilation, native.pads[side], native.rounding)
+    stack = native_stack(layer, found.skipped[side], found.subsample, tuple(lengths))
     first = np.repeat([before for before, _ in padded], stack.counts)[:, None]
     size = np.repeat(sizes, stack.counts)[:, None]
     cells = stack.cells - first
