@@ -292,7 +292,7 @@ def test_inspect_says_that_no_recipe_fits_and_prints_no_line(cli: Cli, state: di
 
 
 def test_verify_passes_and_fails_by_status(cli: Cli, torch_file: Path, tmp_path: Path) -> None:
-    arguments = ("--from", "tf", "--to", "torch", "--no-check", "--weights", torch_file, "--out", "p")
+    arguments = ("--from", "tf", "--to", "torch", "--no-check", "--input-size", "96", "--weights", torch_file, "--out", "p")
     assert cli("convert", "mobilenet_v2_0.35", *arguments).status == 0
     good = cli("verify", "p", "--weights", torch_file, "--float64", "--layers", "--json")
     found = json.loads(good.out)
@@ -405,7 +405,7 @@ def test_a_port_json_that_lists_another_file_is_not_that_files(cli: Cli, tmp_pat
 
 
 def test_weights_that_are_not_finite_prove_nothing(cli: Cli, tmp_path: Path, state: dict[str, np.ndarray]) -> None:
-    arguments = ("convert", "mobilenet_v2", "--from", "torchvision", "--to", "torch", "--weights", "bad.safetensors", "--out", "q")
+    arguments = (*CONVERT[:6], "--input-size", "96", "--out", "q", "--weights", "bad.safetensors")
     save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.inf, np.float32)}, "bad.safetensors")
     refused(cli(*arguments), "not finite", status=1)
     save_file({**state, "features.0.0.weight": np.full((32, 3, 3, 3), np.nan, np.float32)}, "bad.safetensors")
@@ -527,7 +527,8 @@ def test_recipe_show_says_the_same_as_json(cli: Cli) -> None:
     assert (shown["paper"], shown["variant"], shown["nodes"][0]["output"]) == ("arXiv:1512.03385", "resnet18", [64, 112, 112])
     assert {"zoo": "torchvision", "framework": "torch", "top1": 69.758, "top5": 89.078}.items() <= shown["weights"][0].items()
     words = {str(value) for row in (*shown["weights"], *shown["nodes"]) for key, value in row.items() if key != "output" and value}
-    assert words == {word for word in words if word.removesuffix("0") in cli("recipe", "show", "resnet18").out}
+    said = cli("recipe", "show", "resnet18").out
+    assert words == {word for word in words if word.removesuffix("0") in said}
 
 
 HOSTILE = "\x1b]0;owned\x07\u202estem\nerror: none\x7f"
