@@ -42,12 +42,14 @@ class Value:
         shape: in porter's order; None where it is unknown.
         padded: the value is this one with pads.
         clipped: the value is this one clipped.
+        apart: how the file takes its map apart into images.
     """
 
     node: str
     shape: Shape | None = None
     padded: Padded | None = None
     clipped: Clipped | None = None
+    apart: Apart | None = None
 
     @property
     def is_map(self) -> bool:
@@ -68,6 +70,14 @@ class Padded:
     value: Value
     pads: Pads
     fill: float
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A map is taken apart into images of cells that are `block` apart, for a convolution with these pads."""
+
+    block: tuple[int, int]
+    pads: Pads
 
 
 @dataclass(frozen=True)
@@ -142,9 +152,15 @@ class Builder:
     # Windows.
 
     def conv(self, name: str, value: Value, op: ops.Conv, tensors: Tensors) -> Value:
-        """A convolution, with a bias if `tensors` has one."""
-        value, convention = _under("conv", value, op.window, op.convention)
-        return self.add(name, replace(op, convention=convention, bias="bias" in tensors), value, tensors=tensors)
+        """A convolution, with a bias if `tensors` has one; of a map that is apart one that is dilated."""
+        window, convention, apart = op.window, op.convention, value.apart
+        if apart is not None:
+            if window != Window(window.kernel) or (convention.rule != "valid" and window != _POINT):
+                return self.foreign(name, "a convolution of a map that is taken apart, with a stride or pads of its own", value)
+            value, window = self.pad(f"{name}:pad", replace(value, apart=None), apart.pads), replace(window, dilation=apart.block)
+            convention = Convention()
+        value, convention = _under("conv", value, window, convention)
+        return self.add(name, replace(op, window=window, convention=convention, bias="bias" in tensors), value, tensors=tensors)
 
     def transposed(self, name: str, value: Value, op: ops.ConvTranspose, tensors: Tensors) -> Value:
         """A transposed convolution, with a bias if `tensors` has one."""

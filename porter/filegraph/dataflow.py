@@ -6,6 +6,7 @@ It is the same for every format that is a graph of ops: a format says which of i
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
@@ -312,6 +313,15 @@ class Dataflow(Generic[N]):
         computed = self.computed.get(source)
         stored = None if source[0] in self.live else self.constants.declared(self._uncast.get(source[0], source[0]))
         return stored if computed is None else computed.shape
+
+    @cached_property
+    def readers(self) -> Mapping[str, Sequence[N]]:
+        """The nodes that read what a node gives."""
+        found = defaultdict[str, list[N]](list)
+        for node in self.nodes.values():
+            for name in dict.fromkeys(name for name, _ in node.inputs):
+                found[name].append(node)
+        return found
 
     def origin(self, source: Reference) -> str:
         """The node that computes a value, before all casts and reshapes of a constant."""

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -271,6 +272,15 @@ def _quotient(number: Any, by: Any) -> Any:
     return number / by if _is_real(number, by) else int(number / by)
 
 
+def _remainder(number: Any, by: Any) -> Any:
+    """What a division leaves: a size of its own where the input decides it, the same for the same numbers."""
+    try:
+        return number % by
+    except Undecided:
+        named = sha256(repr((_terms(number), _terms(by))).encode()).hexdigest()
+        return Open((((Unknown(f"remainder {named}", 0),), 1),), _is_real(number, by))
+
+
 def _rounded(function: Callable[[float], int]) -> Callable[..., Any]:
     """Each number rounded to a real one; an open size is whole."""
     found: Callable[..., Any] = np.frompyfunc(lambda each: each if isinstance(each, Open) else each * 0 + function(each), 1, 1)
@@ -279,6 +289,7 @@ def _rounded(function: Callable[[float], int]) -> Callable[..., Any]:
 
 ON_SIZES: Mapping[str, Callable[..., Any]] = {
     "Div": np.frompyfunc(_quotient, 2, 1),
+    "FloorMod": np.frompyfunc(_remainder, 2, 1),
     "Equal": np.frompyfunc(is_equal, 2, 1),
     "NotEqual": np.frompyfunc(lambda one, other: not is_equal(one, other), 2, 1),
     **{"Floor": _rounded(math.floor), "Ceil": _rounded(math.ceil), "Round": _rounded(round)},

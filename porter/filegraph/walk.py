@@ -122,6 +122,7 @@ class Walk(Generic[N]):
         repeats: whether a node repeats a constant, its first input, for each image and no other axis.
         tap: the framework's name for a value when it runs the file's graph; None where it does not give the value.
         images: what the graph takes.
+        apart: names of nodes that give what the file holds taken apart, see porter.filegraph.atrous.
     """
 
     builder: Builder
@@ -137,6 +138,7 @@ class Walk(Generic[N]):
     repeats: Callable[[N], bool] = lambda node: False
     tap: Tap = own_name
     images: tuple[Reference, ...] = ()
+    apart: set[str] = field(default_factory=set)
     _settled: dict[Reference, Value] = field(default_factory=dict)
     _arrays: dict[View, View] = field(default_factory=dict)
 
@@ -227,8 +229,8 @@ class Walk(Generic[N]):
         return None if held is not None and held.tap == tap else tap
 
     def _called(self, source: Reference) -> str | None:
-        """The tap of a value; none of an image, which no graph can end at."""
-        return None if source in self.images else self.tap(source)
+        """The tap of a value; none of an image, which no graph can end at, and of what the file holds in another way."""
+        return None if source in self.images or source[0] in self.apart else self.tap(source)
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View | None:
         """As `array`, of a view; `name` is of the op that makes the array."""
@@ -355,6 +357,8 @@ class Walk(Generic[N]):
 
     def _end(self, source: Reference) -> Value:
         view = self.view(source)
+        if source[0] in self.apart:
+            return self.builder.foreign(source[0], "an output that is taken apart into images", view.value)
         if view.axes and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0]):
             return self.builder.foreign(source[0], "an output whose first axis has more than the images", view.value)
         if len(view.axes or ()) == (not self.views.whole) and view.value.shape != ():
@@ -382,7 +386,7 @@ class Walk(Generic[N]):
 
     def _give(self, node: N, index: int, view: View) -> None:
         self.found[node.name, index] = view
-        layer, tap = self.builder.nodes.get(view.value.node), self.tap((node.name, index))
+        layer, tap = self.builder.nodes.get(view.value.node), self._called((node.name, index))
         plain = view == self.views.of(view.value)
         if layer is not None and layer.tap is None and plain:
             self.builder.nodes[layer.name] = replace(layer, tap=tap)

@@ -10,6 +10,7 @@ import numpy as np
 
 from porter.base.errors import FileError, GraphError
 from porter.filegraph import walk
+from porter.filegraph.atrous import nodes_read
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.places import Items, Reading
 from porter.formats.limits import MOST_NODES
@@ -100,7 +101,7 @@ def ordered(nodes: Mapping[str, GraphNode], ends: Collection[str], refuse: Refus
     def inputs(name: str) -> list[str]:
         if name not in nodes:
             raise refuse(f"a node reads '{name}', which the graph lacks")
-        return [source for source, _ in nodes[name].inputs]
+        return nodes_read(nodes[name], lambda node: node.op)
 
     try:
         return {name: nodes[name] for name in in_order(ends, inputs)}

@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, ones, square, squared_difference
+from porter.filegraph.atrous import put_together, take_apart
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
 from porter.filegraph.places import place_of
@@ -152,6 +153,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **dict.fromkeys(("Split", "SplitV", "Unpack"), _split),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), _sizes),
     **dict.fromkeys(("Gather", "GatherV2"), _gather),
+    "BatchToSpaceND": put_together,
     "BatchNormWithGlobalNormalization": arithmetic.read_old_norm,
     "BroadcastTo": by_sizes(moves.expand),
     "Cast": _cast,
@@ -174,6 +176,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Roll": _roll,
     "Softmax": lambda walk, node: softmax(walk, node, node.inputs[0], -1),
     "ReverseV2": by_numbers(moves.turned_round),
+    "SpaceToBatchND": take_apart,
     "SpaceToDepth": _space_to_depth,
     "Expm1": unary(lambda node: (Exp(), Affine((1.0,), (-1.0,)))),
     "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),

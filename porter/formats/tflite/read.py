@@ -10,6 +10,7 @@ from porter.base.dtypes import is_floating
 from porter.base.errors import FileError
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, negative, slopes, square, squared_difference
+from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
@@ -28,6 +29,7 @@ from porter.formats.tflite.constants import EVALUATORS, RESHAPES, index_of, is_c
 from porter.formats.tflite.model import IMAGE, Model, Operator, Unread, read_model
 from porter.formats.tflite.windows import stored
 from porter.graph import Op, ops
+from porter.graph.walks import in_order
 from porter.padding import Size
 
 _LEAST_NORM = 1e-6
@@ -73,10 +75,12 @@ def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> Fil
     nodes = {**given, **{operator.name: operator for operator in model.operators}}
     taps = {(operator.name, place): name for operator in model.operators for place, name in enumerate(operator.gives)}
     expect_values(outputs, taps.values())
+    ends = [source for source, name in taps.items() if name in outputs] or model.ends
+    order = in_order([name for name, _ in ends], lambda name: nodes_read(nodes[name], kind))
+    nodes = {**given, **{name: nodes[name] for name in order}}
     flow = Dataflow(nodes, depending(nodes, [IMAGE]), Arrays(model.stored), kind, EVALUATORS, is_cast, RESHAPES, budget)
     kernels = (flow.weights(each.inputs[1]) for each in model.operators if each.op in windows.KERNELS and len(each.inputs) > 1)
     channels = model.sides[3] or next((kernel.shape[-1] for kernel in kernels if kernel is not None and kernel.shape), 3)
-    ends = [source for source, name in taps.items() if name in outputs] or model.ends
     found = read_graph(flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored, READERS, ends, taps.get)
     return replace(found, output_names=tuple(taps[end] for end in ends if end in taps))
 
@@ -200,7 +204,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     **dict.fromkeys(("SPLIT", "SPLIT_V", "UNPACK"), _split),
     "ABS": always(ops.Abs()),
     "BATCH_MATMUL": _product,
-    "BATCH_TO_SPACE_ND": windows.read_dilated,
+    "BATCH_TO_SPACE_ND": put_together,
     "BROADCAST_TO": by_sizes(moves.expand),
     "CAST": _cast,
     "CEIL": always(ops.Ceil()),
@@ -233,6 +237,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     "RSQRT": unary(lambda node: (ops.Sqrt(), ops.Reciprocal())),
     "SHAPE": _sizes,
     "SOFTMAX": _softmax,
+    "SPACE_TO_BATCH_ND": take_apart,
     "SPACE_TO_DEPTH": lambda walk, node: moves.cells_as_channels(walk, node.inputs[0], node.scalar(0, "i"), False),
     "SQRT": lambda walk, node: root(walk, node, lambda total: bool(total.scalar(0, "B"))),
     "SQUARE": lambda walk, node: square(walk, node, node.inputs[0]),

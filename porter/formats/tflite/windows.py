@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from porter.filegraph import moves, tensorflow
 from porter.filegraph.builder import LARGEST_FLOAT32
-from porter.filegraph.dataflow import Reference, Tensor
+from porter.filegraph.dataflow import Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.places import Items
 from porter.filegraph.tensorflow import pads_of
@@ -14,7 +14,7 @@ from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Walk
 from porter.formats.tflite.model import Operator
 from porter.graph import ops
-from porter.padding import LOWEST, Convention, Pads, Window
+from porter.padding import LOWEST, Convention, Window
 
 KERNELS = ("CONV_2D", "DEPTHWISE_CONV_2D")
 _SAME = Items(("SAME", "VALID"))
@@ -40,49 +40,16 @@ def _window(node: Operator, sides: tuple[int, int], dilations: int | None) -> tu
     return Window(sides, stride, by), Convention("valid" if node.scalar(0, "b") else "same")
 
 
-def read_conv(walk: Walk[Operator], node: Operator, around: Dilated | None = None) -> Read:
-    """Kernels are filters×rows×columns×channels/groups, those by channel 1×rows×columns×filters.
-
-    Args:
-        around: how it is dilated by what stands around it.
-    """
-    by_channel, kernel = node.op == "DEPTHWISE_CONV_2D", stored(walk, node, 1)
-    value = walk.first(node) if around is None else walk.value(around.source)
+def read_conv(walk: Walk[Operator], node: Operator) -> Read:
+    """Kernels are filters×rows×columns×channels/groups, those by channel 1×rows×columns×filters."""
+    by_channel, kernel, value = node.op == "DEPTHWISE_CONV_2D", stored(walk, node, 1), walk.first(node)
     held = _held(walk, node, "IHWO" if by_channel else "OHWI")
     if held is None or kernel is None or 0 in kernel.shape:
         return Lacks(f"{node.op} whose kernel is not stored")
     filters, channels = kernel.shape[3 if by_channel else 0], value.channels or kernel.shape[3]
     groups = channels if by_channel else channels // kernel.shape[3]
     window, convention = _window(node, (kernel.shape[1], kernel.shape[2]), 5 if by_channel else 4)
-    if around is not None:
-        window, convention = replace(window, dilation=around.dilation), Convention.stated(around.pads)
     return walk.builder.conv(node.name, value, ops.Conv(filters, window, convention, groups), held)
-
-
-@dataclass(frozen=True)
-class Dilated:
-    """What a convolution reads whose map was taken apart into cells that are `dilation` apart: the map, and its pads."""
-
-    source: Reference
-    dilation: tuple[int, int]
-    pads: Pads
-
-
-def read_dilated(walk: Walk[Operator], node: Operator) -> Read:
-    """BATCH_TO_SPACE_ND, which porter reads as the end of a dilated convolution."""
-    conv = walk.flow.nodes[node.inputs[0][0]]
-    apart = walk.flow.nodes[conv.inputs[0][0]] if conv.op in KERNELS else conv
-    if apart.op != "SPACE_TO_BATCH_ND":
-        return Lacks(f"{node.op} behind something else than a convolution")
-    block, pads, again, crops = (walk.flow.integers(each) for each in (*apart.inputs[1:3], *node.inputs[1:3]))
-    if block is None or pads is None or crops is None or block != again or len(block) != 2 or conv.scalar(0, "b") != 1:
-        return Lacks(f"{node.op} by numbers that the model computes as it runs")
-    if (conv.scalar(2, "i"), conv.scalar(1, "i")) != (1, 1):
-        return Lacks(f"{node.op} behind a convolution with a stride")
-    top, bottom, left, right = (pad - crop for pad, crop in zip(pads, crops, strict=True))
-    return read_conv(
-        walk, replace(conv, name=node.name), Dilated(apart.inputs[0], (block[0], block[1]), (top, bottom, left, right))
-    )
 
 
 def read_transposed(walk: Walk[Operator], node: Operator) -> Read:

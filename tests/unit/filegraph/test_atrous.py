@@ -1,0 +1,129 @@
+"""Atrous convolutions as TensorFlow 1 writes them: held to TensorFlow's own values, at open sizes and at known ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from porter.filegraph.file_graph import Foreign
+from porter.formats.tf_graph.read import read_frozen_graph
+from porter.graph import Affine, BatchNorm, Conv, Relu
+from porter.padding import Convention
+from tests.support.formats.tf_graph.file_graphs import expect_same, frozen, images, tensorflow, variable
+
+pytest.importorskip("tensorflow")
+Make = Callable[[Any], Any]
+
+
+def convolved(x: Any, padding: str = "VALID") -> Any:
+    return tensorflow().nn.conv2d(x, variable("weights", 3, 3, 3, 4), 1, padding)
+
+
+def normed(x: Any) -> Any:
+    tf = tensorflow()
+    numbers = variable("mean", 4), variable("variance", 4, positive=True), variable("beta", 4), variable("gamma", 4)
+    return tf.nn.relu(tf.nn.batch_normalization(convolved(x), *numbers, variance_epsilon=2e-3))
+
+
+def biased(x: Any) -> Any:
+    return tensorflow().nn.bias_add(convolved(x), variable("bias", 4)) * 0.5
+
+
+def by_channel(x: Any) -> Any:
+    return tensorflow().compat.v1.nn.depthwise_conv2d_native(x, variable("weights", 3, 3, 3, 2), [1, 1, 1, 1], "VALID")
+
+
+def atrous(padding: str, op: Make, rate: tuple[int, int] = (2, 3)) -> Make:
+    """What tf.nn.atrous_conv2d and slim's convolutions with a rate wrote: the pads are computed from the size by FloorMod."""
+    return lambda x: tensorflow().compat.v1.nn.with_space_to_batch(
+        x, rate, padding, lambda taken, *_: op(taken), filter_shape=[3, 3], spatial_dims=[1, 2]
+    )
+
+
+OPS = {
+    "conv": (convolved, [Conv]),
+    "bias": (biased, [Conv, Affine]),
+    "norm": (normed, [Conv, BatchNorm, Relu]),
+    "depth": (by_channel, [Conv]),
+}
+
+
+@pytest.mark.parametrize("size", [(12, 11), (None, None)])
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("case", OPS)
+def test_one_convolution_with_a_dilation(tmp_path: Path, case: str, padding: str, size: tuple[int | None, int | None]) -> None:
+    make, expected = OPS[case]
+    path = tmp_path / "graph.pb"
+    output = frozen(path, atrous(padding, make), size)
+    checkpoint = read_frozen_graph(path)
+    first, *_ = checkpoint.carried.nodes
+    assert [type(node.op) for node in checkpoint.carried.nodes] == expected and checkpoint.carried.size == size
+    assert isinstance(first.op, Conv) and first.op.window.dilation == (2, 3)
+    assert first.op.convention == (Convention("explicit", (2, 2, 3, 3)) if padding == "SAME" else Convention())
+    expect_same(checkpoint, images(), output)
+
+
+def by_hand(pads: Any, crops: Any, op: Make, block: tuple[int, int] = (2, 2)) -> Make:
+    def make(x: Any) -> Any:
+        return tensorflow().batch_to_space(op(tensorflow().space_to_batch(x, block, pads)), block, crops)
+
+    return make
+
+
+def test_crops_that_are_not_all_of_the_pads(tmp_path: Path) -> None:
+    """A cell is cropped where none was padded: it takes no part."""
+    path = tmp_path / "graph.pb"
+    output = frozen(path, by_hand([[2, 2], [0, 1]], [[0, 1], [1, 0]], convolved))
+    checkpoint = read_frozen_graph(path)
+    expect_same(checkpoint, images(), output)
+    assert [type(node.op).__name__ for node in checkpoint.carried.nodes] == ["CropMap", "Conv"]
+
+
+def test_a_pad_in_front_is_one_of_the_convolution(tmp_path: Path) -> None:
+    path = tmp_path / "graph.pb"
+    output = frozen(path, lambda x: atrous("VALID", normed)(tensorflow().pad(x, [[0, 0], [1, 1], [2, 1], [0, 0]])), (None, None))
+    checkpoint = read_frozen_graph(path)
+    assert [type(node.op) for node in checkpoint.carried.nodes] == [Conv, BatchNorm, Relu]
+    expect_same(checkpoint, images(), output)
+
+
+def shifted(x: Any) -> Any:
+    return tensorflow().add(convolved(x), np.arange(100, dtype=float).reshape(5, 5, 4))
+
+
+AROUND = [[1, 1], [1, 2]]
+FOREIGN: dict[str, Make] = {
+    "with a stride or pads of its own": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: convolved(x, "SAME")),
+    "before Mean": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: (y := convolved(x)) - tensorflow().reduce_mean(y, [1, 2], True)),
+    "before Relu": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: convolved(tensorflow().nn.relu(x))),
+    "an array of 4x5x5 does not fit 4x10x10": by_hand(AROUND, [[0, 0], [0, 0]], shifted),
+    "crops a whole block or more": by_hand(AROUND, [[0, 2], [0, 0]], convolved),
+    "before StridedSlice": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: convolved(x)[:, 1:]),
+    "without a BatchToSpaceND": lambda x: convolved(tensorflow().space_to_batch(x, (2, 2), AROUND)),
+    "before an op of several values": lambda x: tensorflow().batch_to_space(
+        convolved(tensorflow().space_to_batch(x, (2, 2), AROUND))
+        + tensorflow().space_to_batch(x[:, 1:-1, 1:, :1], (2, 2), [[0, 0], [0, 0]]), (2, 2), [[0, 0], [0, 0]]
+    ),
+    "by another block": lambda x: tensorflow().batch_to_space(
+        convolved(tensorflow().space_to_batch(x, (2, 1), AROUND)), (1, 2), [[0, 0], [0, 0]]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", FOREIGN)
+def test_what_is_no_convolution_is_named(tmp_path: Path, words: str) -> None:
+    path = tmp_path / "graph.pb"
+    frozen(path, FOREIGN[words])
+    kinds = [node.op.kind for node in read_frozen_graph(path).carried.nodes if isinstance(node.op, Foreign)]
+    assert any(words in kind for kind in kinds), kinds
+
+
+def test_an_open_size_that_the_block_does_not_always_divide(tmp_path: Path) -> None:
+    path = tmp_path / "graph.pb"
+    frozen(path, by_hand(AROUND, [[0, 0], [0, 0]], convolved), (None, None))
+    assert "no whole number, at some size" in str(read_frozen_graph(path).carried.nodes[0].op)
+    assert read_frozen_graph(path, size=(12, 11)).carried.nodes[0].op.window.dilation == (2, 2)
