@@ -64,7 +64,7 @@ def read_calls(text: str | bytes, where: str) -> Flow | None:
     """
     flow = read_flow(text, where)
     if flow is None or len(flow.shape) != 4:
-        return flow
+        return flow and _each_last(flow, False)
     flow = _all_last(flow)
     return padded_by_theano(flow) if flow.backend == "theano" else flow
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +29,8 @@ from porter.formats.keras.scaling import numbers_in
 from porter.formats.keras.versions import operation_name
 from porter.formats.limits import Members
 from porter.graph import MOST_CONSTANTS
-from porter.padding import ANY, Size
+from porter.padding import ANY
+from porter.padding.sizes import MAX_SIDE
 
 _OPERANDS = ("x", "x1", "a", "inputs", "y", "x2", "b", "query", "value", "key", "bias")
 """Keywords of an operation, or of an attention, that are operands, in their order."""
@@ -70,27 +72,40 @@ def read_graph(
     flow = read_calls(text, where)
     if flow is None:
         return None
-    if len(flow.shape) != 4 or not flow.shape[-1]:
+    image = _image(flow.shape)
+    if image is None:
         return _no_image(flow)
-    _, rows, columns, _ = flow.shape
     definition = text.encode() if isinstance(text, str) else text
     calls = name_calls(flow, tensors)
     ends = _chosen(calls, outputs) if outputs else [_end(calls, result) for result in flow.outputs]
-    graph, anywhere = (_graph(flow, calls, ends, size, tensors, where) for size in ((rows, columns), (None, None)))
+    graph, anywhere = (_graph(flow, calls, ends, each, tensors, where) for each in (image, replace(image, size=ANY)))
     # A graph that is right only at this size, as with a Flatten of a map, differs where the size is unknown.
     names = flow.names if not outputs and len(flow.names) == len(graph.outputs) else ()
-    resizable = graph.nodes == anywhere.nodes
+    resizable = not image.shape and graph.nodes == anywhere.nodes
     return replace(graph, resizable=resizable, output_names=names, definition=definition, language="keras")
 
 
+def _image(shape: Sequence[int | None]) -> Image | None:
+    """What a port is given for an input of this shape, batch first: a map, or an array of known axes, whose numbers stand in a map
+    of one channel; None for others.
+    """
+    _, *sizes = shape or (None,)
+    if len(sizes) == 3:
+        rows, columns, channels = sizes
+        return Image(_IMAGE, channels, (rows, columns)) if channels else None
+    known = [size for size in sizes if size]
+    if not known or len(known) < len(sizes):
+        return None
+    rows, columns = (1, known[0]) if len(known) == 1 else (known[0], math.prod(known[1:]))
+    return Image(_IMAGE, 1, (rows, columns), shape=tuple(known)) if max(rows, columns) <= MAX_SIDE else None
+
+
 def _no_image(flow: Flow) -> str:
-    """What a model takes that is no image, and how it can take one if that is all that it takes."""
-    _, *sizes = flow.shape or (None,)
-    text, is_only = "x".join(str(size or "?") for size in sizes), all(call.kind != "InputLayer" for call in flow.calls)
-    image = (1, *sizes, 1)[-3:] if is_only and 0 < len(sizes) < 3 and None not in sizes else None
-    found = f"its first input is Nx{text}, and a port takes images NxHxWxC" if sizes else "its config states no shape of its input"
-    layers = f"keras.Input({image}), keras.layers.Reshape({tuple(sizes)}), model"
-    return f"{found}, as does keras.Sequential([{layers}])" if image else found
+    """What a model takes that is neither an image nor an array of known axes."""
+    if not flow.shape[1:]:
+        return "its config states no shape of its input"
+    text = "x".join(str(size or "?") for size in flow.shape[1:])
+    return f"its first input is Nx{text}, and a port takes images NxHxWxC, or arrays of known axes"
 
 
 def with_graph(checkpoint: Checkpoint, graph: FileGraph | str | None) -> Checkpoint:
@@ -119,21 +134,19 @@ def _chosen(calls: Sequence[Named], outputs: Sequence[str]) -> list[Reference]:
 
 
 def _graph(
-    flow: Flow, calls: list[Named], ends: Sequence[Reference], size: Size, tensors: Mapping[str, Array], where: str
+    flow: Flow, calls: list[Named], ends: Sequence[Reference], image: Image, tensors: Mapping[str, Array], where: str
 ) -> FileGraph:
-    """The graph for an input of `size` that ends at `ends`."""
+    """The graph for an image that ends at `ends`."""
 
     def tap(source: Reference) -> str | None:
         return None if source[1] else before.get(source[0], source[0])
 
-    channels = flow.shape[-1] or 0
     before = {named.name: before_activation(named) for named in calls}
     layers, stored = dict[str, Layer](), _Stored({}, set())
     live = {_IMAGE[0], *(named.name for named in calls), *(fused_name(named) for named in calls)}
     flow_of = Dataflow(layers, live, Arrays(stored.arrays), lambda layer: "")
-    image, held = Image(_IMAGE, channels, size), lambda layer: layer.tensors
     further = {named.name: beside for named in calls if (beside := _further_image(flow, named)) is not None}
-    walk = begin(flow_of, image, stored.arrays, tap, held=held, further=further)
+    walk = begin(flow_of, image, stored.arrays, tap, held=lambda layer: layer.tensors, further=further)
     given = {SOURCE.call: _IMAGE}
     for place, named in enumerate(calls):
         for layer in _layers(named, walk, given, tensors, flow.keras):

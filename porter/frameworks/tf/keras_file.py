@@ -34,7 +34,7 @@ from porter.frameworks.tf.keras_operations import activate, cosine, is_operated,
 from porter.frameworks.tf.resizing import resized
 from porter.frameworks.tf.run import attach_runner
 from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
-from porter.graph import INPUT, Shape
+from porter.graph import INPUT, Shape, input_shape
 from porter.graph.ops import is_map
 from porter.padding import Size
 
@@ -89,7 +89,7 @@ class _Builder:
 
     def __init__(self, checkpoint: Checkpoint, graph: FileGraph, dtype: Dtype, size: Size, keras_version: int) -> None:
         self.keras = import_keras()
-        self.source = self.keras.Input((*size, graph.channels), dtype=dtype, name=INPUT)
+        self.source = self.keras.Input(_channels_last(input_shape(graph.channels, graph.axes, size)), dtype=dtype, name=INPUT)
         self.further = {
             each.name: self.keras.Input(_channels_last(each.shape(size)), dtype=dtype, name=each.path)
             for each in graph.further_inputs

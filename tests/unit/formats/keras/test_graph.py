@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import porter
 from porter.base.dtypes import Array
 from porter.base.errors import FileError
 from porter.filegraph.file_graph import FileGraph, FileNode, Foreign, Stored
@@ -19,7 +21,6 @@ from porter.filegraph.walk import ReaderFault
 from porter.formats.keras.graph import read_graph
 from porter.formats.keras.layer import Layer
 from porter.formats.keras.layers import IDENTITY_AT_INFERENCE
-from porter.formats.reading import read_checkpoint
 from porter.graph import (
     INPUT,
     Add,
@@ -657,39 +658,38 @@ def test_what_is_not_made_of_layers_has_no_graph(model: Json) -> None:
     assert read_graph(json.dumps(model), {}, "model.h5") is None
 
 
-@pytest.mark.parametrize(
-    ("sizes", "said"),
-    [
-        ((10,), ("Nx10", "keras.Input((1, 10, 1)), keras.layers.Reshape((10,))")),
-        ((5, 4), ("Nx5x4", "keras.Input((5, 4, 1)), keras.layers.Reshape((5, 4))")),
-        ((5, None), ("Nx5x?",)),
-        ((3, 8, 8, 3), ("Nx3x8x8x3",)),
-        ((8, 8, None), ("Nx8x8x?",)),
-    ],
-)
-def test_what_a_model_takes_that_is_no_image_is_said(sizes: tuple[int | None, ...], said: tuple[str, ...]) -> None:
-    model, plain = (
-        functional(source(*sizes), layer("ReLU", "r", "in")),
-        f"its first input is {said[0]}, and a port takes images NxHxWxC",
-    )
-    instead = "".join(f", as does keras.Sequential([{layers}, model])" for layers in said[1:])
-    assert read_graph(json.dumps(model), {}, "model.h5") == plain + instead
-    more = layer("InputLayer", "more", batch_input_shape=[None, 4])
-    model = functional(source(*sizes), more, layer("Concatenate", "join", "in", "more"))
-    model["config"]["input_layers"].append(["more", 0, 0])
+@pytest.mark.parametrize(("sizes", "said"), [((5, None), "Nx5x?"), ((8, 8, None), "Nx8x8x?"), ((None,), "Nx?")])
+def test_what_a_model_takes_that_is_no_image_is_said(sizes: tuple[int | None, ...], said: str) -> None:
+    model = functional(source(*sizes), layer("ReLU", "r", "in"))
+    plain = f"its first input is {said}, and a port takes images NxHxWxC, or arrays of known axes"
     assert read_graph(json.dumps(model), {}, "model.h5") == plain
 
 
-def test_a_model_of_no_images_that_is_put_behind_one(tmp_path: Path) -> None:
-    """As the note proposes."""
+@pytest.mark.parametrize(("axes", "size"), [((5,), (1, 5)), ((7, 5), (7, 5)), ((2, 3, 4, 5), (2, 60))])
+def test_an_input_of_known_axes_keeps_them(axes: tuple[int, ...], size: tuple[int, int]) -> None:
+    graph = read(functional(source(*axes), layer("ReLU", "r", "in")))
+    assert (graph.axes, graph.size, graph.resizable, said(graph)) == (axes, size, False, {"r": Relu()})
+
+
+@pytest.mark.parametrize("axes", [(5,), (12, 4)])
+@pytest.mark.parametrize("destination", ["torch", "tf", "onnx"])
+def test_a_port_of_arrays_takes_what_the_model_takes(axes: tuple[int, ...], destination: str, tmp_path: Path) -> None:
     import keras
 
-    model = keras.Sequential([keras.Input((5, 4)), keras.layers.Flatten(), keras.layers.Dense(3)])
-    model.save(tmp_path / "rows.keras")
-    (note,) = read_checkpoint(tmp_path / "rows.keras").notes
-    eval(note[note.index("keras.Sequential") :], {"keras": keras, "model": model}).save(tmp_path / "image.keras")
-    graph = read_checkpoint(tmp_path / "image.keras").graph
-    assert graph is not None and not graph.foreign
+    layers, made = keras.layers, keras.Input(axes)
+    x = layers.PReLU()(layers.Conv1D(6, 3, name="c")(made)) if len(axes) > 1 else layers.BatchNormalization()(made)
+    model = keras.Model(made, layers.Dense(3)(layers.Dense(4, activation="tanh")(x)))
+    random = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(random.uniform(0.2, 1, weight.shape))
+    model.save(tmp_path / "model.keras")
+    batch = random.normal(0, 1, (2, *axes)).astype(np.float32)
+    port = porter.convert(tmp_path / "model.keras", destination=destination, out=tmp_path / "port")
+    assert port.verdict is not None and port.verdict.ok
+    ported = porter.load(tmp_path / "port")
+    found = np.asarray(ported(torch.from_numpy(batch)).detach() if destination == "torch" else ported(batch))
+    wanted = np.asarray(model(batch))
+    assert found.shape == wanted.shape and np.linalg.norm(found - wanted) <= 1e-5 * np.linalg.norm(wanted)
 
 
 def deep(levels: int) -> Json:
