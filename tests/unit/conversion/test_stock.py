@@ -163,9 +163,10 @@ def test_a_stock_port_is_a_source_like_any_other(weights_file: WeightsMaker, tmp
     stock = porter.convert(NARROW, "torchvision", "torch", weights=weights, out=tmp_path / "stock", stock=True, check=False)
     plain = porter.convert(NARROW, "torchvision", "torch", weights=tmp_path / "stock", out=tmp_path / "plain", check=False)
     assert plain.port.record.stock_class is None
+    held = plain.port.tensors()
     for path, roles in stock.port.tensors().items():
         for role, array in roles.items():
-            assert np.array_equal(plain.port.tensors()[path][role], array)
+            assert np.array_equal(held[path][role], array)
 
 
 # v1's head is a 1x1 convolution there; v2's layers are compared in frameworks/tf/test_build.py too.
