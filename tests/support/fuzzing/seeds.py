@@ -188,6 +188,21 @@ def _keras_model() -> Any:
     return keras.Model(image, layers.Dense(3, name="fc")(x))
 
 
+def _keras_layers(folder: Path) -> Path:
+    """Layers of rows, of other axes, with channels first, of other layers, and one that is called twice."""
+    from porter.frameworks.tf.runtime import import_keras
+
+    keras = import_keras()
+    layers, image = keras.layers, keras.Input((6, 6, 3))
+    conv = layers.Conv2D(3, 1)
+    x = layers.PReLU()(layers.LayerNormalization(axis=1)(layers.Subtract()([conv(image), conv(conv(image))])))
+    x = layers.MaxPooling2D(2, data_format="channels_first")(layers.SpectralNormalization(layers.Conv2D(4, 2))(x))
+    x = layers.AdaptiveAveragePooling2D((2, 1))(layers.Resizing(4, 3, crop_to_aspect_ratio=True)(x))
+    x = layers.Conv1D(3, 2, padding="causal")(layers.Reshape((-1, 2))(x))
+    keras.Model(image, layers.UnitNormalization(axis=[1, 2])(x)).save(folder / "model.keras")
+    return folder / "model.keras"
+
+
 def _keras(name: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         path = folder / name
@@ -441,7 +456,7 @@ SEEDS: Mapping[str, Sequence[Callable[[Path], Path]]] = {
     "safetensors": (_safetensors,),
     "torch": (_torch(True), _torch(True, True), _torch(False), _torch(False, True)),
     "keras-h5": (_keras("model.h5"), _keras_legacy, _keras("model.weights.h5")),
-    "keras": (_keras("model.keras"),),
+    "keras": (_keras("model.keras"), _keras_layers),
     "tf_graph": (_frozen,),
     "saved-model": (_saved_model,),
     "tf_checkpoint": (_checkpoint_of_a_network, _checkpoint(2), _checkpoint(1)),
