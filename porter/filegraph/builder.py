@@ -99,6 +99,7 @@ class Builder:
         shapes: of the values that nodes give, where they are known.
         fixed: the graph takes only images of the size that it was made for, so a pool over a whole map is a global one.
         left_out: layers that act in training only, each behind the node that gives its input.
+        truths: names of nodes that say whether something holds. Files have these values in no type of numbers, so none is compared.
         further_inputs: what the file's graph takes beside its first input, under the file's names.
     """
 
@@ -110,6 +111,7 @@ class Builder:
     nodes: dict[str, FileNode] = field(default_factory=dict)
     shapes: dict[str, Shape] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
+    truths: set[str] = field(default_factory=set)
     further_inputs: list[FurtherInput] = field(default_factory=list)
     _names: Names = field(default_factory=lambda: Names({INPUT}))
 
@@ -137,6 +139,11 @@ class Builder:
         self.nodes[name] = FileNode(name, op, tuple(value.node for value in values), tensors or {}, tap)
         if shape is not None:
             self.shapes[name] = shape
+        of_truths = isinstance(op, ops.Multiply | ops.Maximum | ops.Affine) and self.truths.issuperset(
+            value.node for value in values
+        )
+        if isinstance(op, ops.Step) or of_truths:
+            self.truths.add(name)
         found = Value(name, shape)
         if isinstance(op, ops.Relu | ops.Relu6 | ops.Clip):
             low, high = (op.low, op.high) if isinstance(op, ops.Clip) else (0.0, 6.0 if isinstance(op, ops.Relu6) else math.inf)

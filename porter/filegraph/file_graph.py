@@ -36,10 +36,6 @@ class Foreign:
     reads: tuple[str | None, ...] = field(default=(), compare=False)
 
 
-LOG_SOFTMAX = "a log_softmax over the channels"
-"""The kind of a foreign node that a graph of logits ends before."""
-
-
 @dataclass(frozen=True)
 class Stored:
     """A tensor as its file keeps it.
@@ -135,15 +131,7 @@ class FileGraph:
     @property
     def foreign(self) -> bool:
         """Whether porter has no op for one of the nodes that lead to the logits."""
-        return any(isinstance(node.op, Foreign) for node in self.to_logits.nodes)
-
-    @cached_property
-    def to_logits(self) -> FileGraph:
-        """The graph without a log_softmax that gives its only output: its exponentials are the softmax of the logits."""
-        end = self.by_name.get(self.outputs[0]) if len(self.outputs) == 1 else None
-        if end is None or not isinstance(end.op, Foreign) or end.op.kind != LOG_SOFTMAX or end.inputs[0] not in self.by_name:
-            return self
-        return replace(self, nodes=tuple(node for node in self.nodes if node is not end), outputs=end.inputs)
+        return any(isinstance(node.op, Foreign) for node in self.nodes)
 
     @cached_property
     def by_name(self) -> Mapping[str, FileNode]:

@@ -11,11 +11,10 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import of_values
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Open, product
-from porter.filegraph.file_graph import LOG_SOFTMAX
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
-from porter.graph import Add, Affine, Op, Sigmoid, SliceChannels, Softmax, Sqrt
+from porter.graph import Add, Affine, LogSoftmax, Op, Sigmoid, SliceChannels, Softmax, Sqrt
 from porter.graph.ops import AXES, Function
 
 Reduction = Function | Literal["sum", "min"]
@@ -104,26 +103,29 @@ def _parts(walk: Walk[N], node: N, view: View, place: int) -> Sequence[View]:
     return [walk.views.like(left, walk.builder.add(f"{node.name}:part", op, view.value)) for op in parts]
 
 
-def softmax(walk: Walk[N], node: N, source: Reference, *places: int) -> Read:
+_SOFTMAX = Softmax()
+
+
+def softmax(walk: Walk[N], node: N, source: Reference, *places: int, op: Softmax | LogSoftmax = _SOFTMAX) -> Read:
     """A softmax over the channels, over two parts of them, which is a sigmoid of what they differ by, or along other axes, of which
-    several are one.
+    several are one; or with that `op` its logarithm.
     """
     if not places:
         return Lacks(f"{node.op} over no axes")
     if len(places) == 1:
         view = walk.kept(source)
         parts = _parts(walk, node, view, *places)
-        if len(parts) == 2:
+        if len(parts) == 2 and isinstance(op, Softmax):
             apart = walk.builder.subtract(f"{node.name}:difference", *(part.value for part in parts))
             both = apart, walk.builder.negative(f"{node.name}:opposite", apart)
             shares = [walk.builder.add(f"{node.name}:share", Sigmoid(), value) for value in both]
             return walk.views.like(view, walk.builder.concat(node.name, *shares))
         if not parts and walk.views.has_channels(view, *places):
-            return walk.views.like(view, walk.builder.add(node.name, Softmax(), view.value))
-    return _softmax_of_last(walk, node, walk.view(source), sorted(walk.view(source).places(places)))
+            return walk.views.like(view, walk.builder.add(node.name, op, view.value))
+    return _softmax_of_last(walk, node, walk.view(source), sorted(walk.view(source).places(places)), op)
 
 
-def _softmax_of_last(walk: Walk[N], node: N, whole: View, last: Sequence[int]) -> Read:
+def _softmax_of_last(walk: Walk[N], node: N, whole: View, last: Sequence[int], op: Op) -> Read:
     """A softmax along axes that become the last one, and go back."""
     if whole.sizes is None:
         return Lacks()
@@ -134,16 +136,14 @@ def _softmax_of_last(walk: Walk[N], node: N, whole: View, last: Sequence[int]) -
     view = walk.as_array(f"{node.name}:last", flat) if flat is not None else None
     if view is None or whole.has_batch(last[0]):
         return Lacks(f"{node.op} over the batch")
-    found = walk.views.led_like(view, walk.builder.add(node.name, Softmax(), view.value))
+    found = walk.views.led_like(view, walk.builder.add(node.name, op, view.value))
     apart = found.reshaped(sizes) if len(last) > 1 else found
     return (apart and apart.restored(order)) or Lacks()
 
 
 def log_softmax(walk: Walk[N], node: N, source: Reference, place: int) -> Read:
-    """The logarithms of a softmax, for which porter has no op: one over the channels may be the end of a graph of logits."""
-    if not walk.views.has_channels(walk.kept(source), place):
-        return Lacks(f"{node.op} over other axes than the channels")
-    return walk.builder.foreign(node.name, LOG_SOFTMAX, walk.value(source), reads=(walk.tap(source),))
+    """As `softmax`, of its logarithm."""
+    return softmax(walk, node, source, place, op=LogSoftmax())
 
 
 def root(walk: Walk[N], node: N, keeps: Callable[[N], bool]) -> Read:

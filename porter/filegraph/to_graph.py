@@ -10,7 +10,7 @@ from keyword import iskeyword
 from porter.base.errors import GraphError, MappingError, MissingFramework
 from porter.filegraph.file_graph import FileGraph, Foreign, with_momentum
 from porter.filegraph.names import Names
-from porter.graph import INPUT, Graph, Identity, Node, Op, Sigmoid, Softmax, shapes
+from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, shapes
 from porter.graph.bounds import MOST_IN_ALL, expect_bounded, numbers
 from porter.graph.walks import downstream
 
@@ -49,8 +49,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         MappingError: there is no layer, porter has no op for a node, or the file's values do not fit each other; `where` is the
             file's name of it.
     """
-    expect_ops(file, keep_activation)
-    whole, file = file, file.to_logits
+    expect_ops(file)
     if all(isinstance(node.op, Identity) for node in file.nodes):
         raise MappingError("this model has no layers: it gives its input", next="save a model that computes something")
     paths = _paths((node.name for node in file.nodes), [each.path for each in file.further_inputs])
@@ -78,11 +77,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     if known[output] == () and last.inputs[0] in graph.by_path:  # a number of each image, which one feature was
         last = graph.by_path[last.inputs[0]]
     logits = last.inputs[0]
-    if file is not whole:
-        if len(known[output]) != 1:
-            expect_ops(whole, keep_activation=True)
-        return Translated(graph, names, "log_softmax")
-    removable = isinstance(last.op, Softmax | Sigmoid) and not further and len(known[last.path]) == 1 and logits in graph.by_path
+    removable = isinstance(last.op, OF_LOGITS) and not further and len(known[last.path]) == 1 and logits in graph.by_path
     if keep_activation or not removable:
         return Translated(graph, names, None)
     kept = tuple(node for node in graph.nodes if node.path not in (last.path, output))
@@ -90,14 +85,13 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     return Translated(replace(graph, nodes=kept, output=logits), names, last.op_name)
 
 
-def expect_ops(file: FileGraph, keep_activation: bool) -> None:
-    """Expects that porter has an op for every node, but for a log_softmax that is taken off.
+def expect_ops(file: FileGraph) -> None:
+    """Expects that porter has an op for every node.
 
     Raises:
         MappingError: it lacks some; `next` says where the graph could end instead.
     """
-    taken = file if keep_activation else file.to_logits
-    foreign = {node.name: node.op.kind for node in taken.nodes if isinstance(node.op, Foreign)}
+    foreign = {node.name: node.op.kind for node in file.nodes if isinstance(node.op, Foreign)}
     if foreign:
         # What reads a foreign node's value is often foreign only because nothing is known of that value.
         reached = downstream(file.by_name, lambda name: file.by_name[name].inputs, foreign)
@@ -166,7 +160,7 @@ def expect_batch(file: FileGraph, images: int, size: tuple[int, int]) -> None:
         MissingFramework: their values have too many numbers together, so that the file's graph cannot be run.
     """
     try:
-        graph = to_graph(replace(file.to_logits, size=size), keep_activation=True).graph
+        graph = to_graph(replace(file, size=size), keep_activation=True).graph
         each = sum(map(numbers, shapes(graph, size).values()))
     except MappingError:
         each = _GROWTH * file.channels * size[0] * size[1]

@@ -386,7 +386,8 @@ class Walk(Generic[N]):
 
     def _give(self, node: N, index: int, view: View) -> None:
         self.found[node.name, index] = view
-        layer, tap = self.builder.nodes.get(view.value.node), self._called((node.name, index))
+        layer = self.builder.nodes.get(view.value.node)
+        tap = None if view.value.node in self.builder.truths else self._called((node.name, index))
         plain = view == self.views.of(view.value)
         if layer is not None and layer.tap is None and plain:
             self.builder.nodes[layer.name] = replace(layer, tap=tap)
@@ -508,7 +509,7 @@ def read_pattern(walk: Walk[N], node: N) -> View | None:
     return None
 
 
-def apply(walk: Walk[N], node: N, source: Reference, *ops: Op) -> View:
+def apply(walk: Walk[N], node: N, source: Source, *ops: Op) -> View:
     """Ops of each number, one after the other, in whatever axes the tensor has them."""
     view = walk.kept(source)
     return walk.views.like(view, walk.builder.chain(node.name, view.value, ops))

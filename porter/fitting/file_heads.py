@@ -9,7 +9,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph, FileNode
 from porter.fitting.alignment import Alignment
 from porter.fitting.naming import TENSORS
-from porter.graph import Conv, Dense, Graph, Sigmoid, Softmax, head_of, tensor_shapes
+from porter.graph import OF_LOGITS, Conv, Dense, Graph, head_of, tensor_shapes
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def find_end(aligned: Alignment, checkpoint: Checkpoint, chosen: str | None, ker
         head = head_of(graph).path
         found = file.by_name[aligned.pairs(graph.output, layer)[head]]
         own = _units(found.op) == tensor_shapes(graph)[head]["kernel"][0]
-    after = (node.op.name for node in file.nodes if isinstance(node.op, Softmax | Sigmoid) and layer in node.inputs)
+    after = (node.op.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs)
     return End(layer, own, next(after, None))
 
 
@@ -63,7 +63,7 @@ def possible_heads(aligned: Alignment) -> list[str]:
 
 def left_out(file: FileGraph, layer: str) -> list[str]:
     """Layers that lead to the file's outputs and not to `layer`, without its activation, which is recorded."""
-    shown = {node.name for node in file.nodes if isinstance(node.op, Softmax | Sigmoid) and layer in node.inputs}
+    shown = {node.name for node in file.nodes if isinstance(node.op, OF_LOGITS) and layer in node.inputs}
     return sorted(file.leading_to(file.outputs) - file.leading_to((layer,)) - shown)
 
 
@@ -81,7 +81,7 @@ def _has_name(layer: FileNode, kernels: frozenset[str]) -> bool:
 def _logits_of(file: FileGraph, name: str) -> str:
     """The input of `name` if that is an activation, otherwise `name`; only one activation, because a port records one."""
     layer = file.by_name.get(name)
-    return layer.inputs[0] if layer and isinstance(layer.op, Softmax | Sigmoid) else name
+    return layer.inputs[0] if layer and isinstance(layer.op, OF_LOGITS) else name
 
 
 def _layer_called(file: FileGraph, name: str, checkpoint: Checkpoint) -> str:

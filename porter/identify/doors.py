@@ -150,8 +150,8 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
         if opened.member
         else []
     )
-    activation, kept = opened.facts.activation, ": --keep-activation keeps it"
-    notes += [f"its {activation} is taken off{'' if activation == 'log_softmax' else kept}"] if activation else []
+    activation = opened.facts.activation
+    notes += [f"its {activation} is taken off: --keep-activation keeps it"] if activation else []
     noted = opened.file.model_copy(update={"notes": (*opened.file.notes, *notes)})
     photos, damaged = stated_within(checkpoint) if checkpoint.stated else stated_beside(checkpoint.path)
     photos, others = photos.for_head(opened.facts)  # of another head where the file was changed after porter wrote it

@@ -52,7 +52,7 @@ def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, tup
     asked = PROBE if wishes.size == ANY else wishes.size or ANY
     rows, columns = completed(file.size, asked)
     try:
-        expect_ops(file, wishes.keep_activation)
+        expect_ops(file)
         if rows is None or columns is None:
             raise _unstated(file.size, where)
         translated = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)

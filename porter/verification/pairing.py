@@ -13,7 +13,7 @@ from porter.base.errors import MappingError
 from porter.filegraph.file_graph import FileGraph, Foreign, canonical
 from porter.filegraph.to_graph import Translated, to_graph
 from porter.fitting.alignment import align, without_cells
-from porter.graph import BatchNorm, Graph, Op, Sigmoid, Softmax
+from porter.graph import OF_LOGITS, BatchNorm, Graph, Op
 from porter.source.opened import Opened
 
 
@@ -42,7 +42,7 @@ def pair(opened: Opened, translated: Translated, file: FileGraph) -> Pairs:
         own, fit = opened.fitted.checkpoint.graph, opened.fitted.fit
         paths = {tap: path for path, tap in fit.taps.items()}
         nodes = {node.name: paths[node.tap] for node in own.nodes if node.tap in paths}
-        kept = isinstance(opened.graph.by_path[opened.graph.output].op, Softmax | Sigmoid)
+        kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
         with suppress(MappingError):
             one = to_graph(without_cells(own), kept)
             pairs = _aligned(one.graph, file, end, size)

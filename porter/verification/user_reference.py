@@ -23,7 +23,7 @@ from porter.formats.reading import read_weights
 from porter.formats.recognition import READABLE
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.given import Shown, framework_of, given_models
-from porter.graph import Graph, Sigmoid, Softmax, shapes
+from porter.graph import OF_LOGITS, Graph, shapes
 from porter.graph.ops import is_map
 from porter.padding import ANY
 from porter.padding.sizes import InputSizes
@@ -213,7 +213,7 @@ def _of_file(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     built = file.built_size or opened.sizes.built
     try:
         sized = replace(file, size=built)
-        reference = to_graph(sized, keep_activation=isinstance(last, Softmax | Sigmoid))
+        reference = to_graph(sized, keep_activation=isinstance(last, OF_LOGITS))
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
     taps = {path: file.by_name[name].tap for path, name in reference.names.items()}
@@ -270,7 +270,7 @@ def _text(shape: tuple[int, ...]) -> str:
 def _ending(given: ReferenceName, opened: Opened, outputs: Sequence[Array]) -> tuple[Ending | None, tuple[str, ...]]:
     """What makes the port's logits comparable with the reference's outputs, which may be probabilities, and a line that says so."""
     value = outputs[0].reshape(len(outputs[0]), -1).astype(np.float64)
-    kept = isinstance(opened.graph.by_path[opened.graph.output].op, Softmax | Sigmoid)
+    kept = isinstance(opened.graph.by_path[opened.graph.output].op, OF_LOGITS)
     if kept or len(outputs) > 1 or value.min() < 0 or value.max() > 1:
         return None, ()
     if value.shape[1] > 1 and np.allclose(value.sum(axis=1), 1, rtol=0, atol=_WHOLE):

@@ -312,6 +312,8 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "mish": lambda op, x: x * np.tanh(np.logaddexp(0, x)),
     "gelu": _gelu,
     "softmax": lambda op, x: _softmax(x),
+    "log_softmax": lambda op, x: np.log(_softmax(x)),
+    "step": lambda op, x: np.where(x >= 0 if op.inclusive else x > 0, 1.0, 0.0),
     "add": lambda op, *values: reduce(np.add, values),
     "multiply": lambda op, *values: reduce(np.multiply, values),
     "divide": lambda op, first, second: first / second,

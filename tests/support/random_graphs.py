@@ -72,6 +72,7 @@ from porter.graph import (
     Sign,
     SliceChannels,
     Sqrt,
+    Step,
     ThresholdedRelu,
     Tokens,
     Upsample,
@@ -210,7 +211,7 @@ def _is_positive(value: Array) -> bool:
 _POSITIVE_ONLY = (Log, Power, Reciprocal, Sqrt)
 _DOMAINS: Mapping[type[Op], Callable[[Array], bool]] = {
     **dict.fromkeys(_POSITIVE_ONLY, _is_positive),
-    **dict.fromkeys((Ceil, Floor, Sign), _apart),
+    **dict.fromkeys((Ceil, Floor, Sign, Step), _apart),
     Exp: lambda value: bool(np.abs(value).max() <= 5),
     Round: lambda value: _apart(value, halves=True),
 }
@@ -369,6 +370,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     Clip: lambda draw, _: Clip(*sorted(draw(st.tuples(_NUMBER, _NUMBER)))),
     LeakyRelu: lambda draw, _: LeakyRelu(draw(_NUMBER)),
     Celu: lambda draw, _: Celu(draw(_POSITIVE)),
+    Step: lambda draw, _: Step(draw(st.booleans())),
     Power: lambda draw, _: Power(draw(st.sampled_from([3.0, 1 / 3, -1.5, 0.7]))),
     Elu: lambda draw, _: Elu(draw(_NUMBER)),
     HardSigmoid: lambda draw, _: draw(

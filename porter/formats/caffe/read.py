@@ -392,6 +392,7 @@ READERS: Mapping[str, Reader[Layer]] = {
     "ELU": unary(lambda layer: ops.Elu(layer.parameters.number("alpha", 1.0))),
     "Sigmoid": always(ops.Sigmoid()),
     "TanH": always(ops.Tanh()),
+    "Threshold": unary(lambda layer: (ops.Affine((1.0,), (-layer.parameters.number("threshold", 0.0),)), ops.Step())),
     "BNLL": always(ops.Softplus()),
     "AbsVal": always(ops.Abs()),
     "Exp": _exponential,

@@ -151,6 +151,7 @@ _ROWS: Mapping[str, Row] = {
     "ELU": row(lambda stated, x: values.elu(x, stated.number("alpha", 1.0))),
     "Sigmoid": each(values.sigmoid),
     "TanH": each(np.tanh),
+    "Threshold": row(lambda stated, x: (x > stated.number("threshold", 0.0)).astype(x.dtype)),
     "AbsVal": each(np.abs),
     "Exp": row(_exponential),
     "Log": row(_logarithm),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from porter.filegraph.arithmetic import LOG_SIGMOID
-from porter.filegraph.reductions import glu, log_softmax, softmax
+from porter.filegraph.reductions import glu, softmax
 from porter.filegraph.walk import NoOp, Read, apply
 from porter.formats.keras.layer import Layer, axes_in, number, whole
 from porter.graph import Op, ops
@@ -53,6 +53,7 @@ ACTIVATIONS: Mapping[str, Op | Row | Callable[[Layer], Op]] = {
     "hard_silu": ops.HardSwish(),
     "mish": ops.Mish(),
     "softmax": ops.Softmax(),
+    "log_softmax": ops.LogSoftmax(),
     "elu": _row(ops.Elu, alpha=("alpha", 1.0)),
     "celu": _row(ops.Celu, alpha=("alpha", 1.0)),
     "gelu": lambda layer: ops.Gelu(bool(layer.arguments.get("approximate"))),
@@ -106,15 +107,13 @@ def activated(layer: Layer) -> Read:
     Raises:
         NoOp: porter has no op for it.
     """
-    if layer.op == "log_softmax":
-        return log_softmax(layer.walk, layer, layer.source, whole(layer.arguments.get("axis", -1)))
     if layer.op in PARTS:
         return _in_parts(layer)
     found = ACTIVATIONS.get(layer.op)
     if found is None:
         raise NoOp(f"activation '{layer.op:.60}'")
-    if layer.op == "softmax":
-        return softmax(layer.walk, layer, layer.source, *axes_in(layer))
+    if isinstance(found, ops.Softmax | ops.LogSoftmax):
+        return softmax(layer.walk, layer, layer.source, *axes_in(layer), op=found)
     return apply(layer.walk, layer, layer.source, found if isinstance(found, Op) else found(layer))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import clip, combine, negative, ones, square
+from porter.filegraph.choices import both, choose, compare, either, opposite
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import known
 from porter.filegraph.moves import concat, gather, pad, squeeze, take, transpose, turned_round, unsqueeze
@@ -290,6 +291,24 @@ def _of_number(layer: Layer) -> Read:
     return apply(layer.walk, layer, layer.source, OF_NUMBERS[layer.op])
 
 
+_COMPARED = {"greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less", "less_equal": "LessOrEqual"}
+
+
+def _compared(layer: Layer) -> Read:
+    return compare(layer.walk, layer, _COMPARED[layer.op], [_source(layer, operand) for operand in layer.operands])
+
+
+def _joined(read: Callable[[Any, Layer], Read]) -> Callable[[Layer], Read]:
+    return lambda layer: read(layer.walk, layer)
+
+
+def _chosen(layer: Layer) -> Read:
+    if len(layer.operands) != 3:
+        raise NoOp("where of one value")
+    test, first, second = (_source(layer, operand) for operand in layer.operands)
+    return choose(layer.walk, layer, test, first, second)
+
+
 _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys(OF_NUMBERS, _of_number),
     "flip": _flip,
@@ -297,6 +316,8 @@ _READERS: Mapping[str, Callable[[Layer], Read | list[Read]]] = {
     **dict.fromkeys(("var", "std"), _variance),
     "rsqrt": lambda layer: apply(layer.walk, layer, layer.source, ops.Sqrt(), ops.Reciprocal()),
     **dict.fromkeys(_KINDS, _arithmetic),
+    **dict.fromkeys(_COMPARED, _compared),
+    **{"logical_and": _joined(both), "logical_or": _joined(either), "logical_not": _joined(opposite), "where": _chosen},
     **dict.fromkeys(_FUNCTIONS, _reduced),
     "cast": _cast,
     "clip": _clip,

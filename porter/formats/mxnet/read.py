@@ -287,6 +287,15 @@ def _powered(node: Node) -> Op:
     return ops.Power(node.stated.number("scalar", 1.0))
 
 
+def _step(sign: float, inclusive: bool) -> Callable[[Node], Sequence[Op]]:
+    """1 where a value is above a number, or below it."""
+
+    def read(node: Node) -> Sequence[Op]:
+        return ops.Affine((sign,), (-sign * node.stated.number("scalar", 0.0),)), ops.Step(inclusive)
+
+    return read
+
+
 READERS: Mapping[str, Reader[Node]] = {
     **dict.fromkeys(_KINDS, lambda walk, node: combine(walk, node, _KINDS[node.op], node.inputs)),
     **dict.fromkeys(("_plus_scalar", "_PlusScalar"), _scaled(lambda number: (1.0, number))),
@@ -321,6 +330,8 @@ READERS: Mapping[str, Reader[Node]] = {
     **dict.fromkeys(("_power_scalar", "_PowerScalar"), unary(_powered)),
     "square": lambda walk, node: square(walk, node, node.inputs[0]),
     "slice_axis": _cut,
+    **{f"_{name}_scalar": unary(_step(1.0, "equal" in name)) for name in ("greater", "greater_equal")},
+    **{f"_{name}_scalar": unary(_step(-1.0, "equal" in name)) for name in ("lesser", "lesser_equal")},
     "transpose": lambda walk, node: moves.transpose(walk, node, node.inputs[0], node.stated.counts("axes")),
     "UpSampling": _upsample,
 }

@@ -118,6 +118,15 @@ def _pad(stated: Stated, x: Numbers) -> Numbers:
     return pad(x, pairs, mode, stated.number("constant_value", 0.0))
 
 
+_COMPARISONS: Mapping[str, Callable[..., Any]] = {
+    **{"greater": np.greater, "greater_equal": np.greater_equal, "lesser": np.less, "lesser_equal": np.less_equal},
+}
+
+
+def _compared(function: Callable[..., Any]) -> Callable[[Numbers, float], Numbers]:
+    return lambda x, number: function(x, number).astype(x.dtype)
+
+
 _ROWS: Mapping[str, Row] = {
     "Convolution": row(_conv),
     "Deconvolution": row(_deconv),
@@ -153,6 +162,7 @@ _ROWS: Mapping[str, Row] = {
     **dict.fromkeys(("_rminus_scalar", "_RMinusScalar"), _by_number(lambda x, number: number - x)),
     **dict.fromkeys(("_mul_scalar", "_MulScalar"), _by_number(lambda x, number: x * number)),
     **dict.fromkeys(("_div_scalar", "_DivScalar"), _by_number(lambda x, number: x / number)),
+    **{f"_{name}_scalar": _by_number(_compared(function)) for name, function in _COMPARISONS.items()},
     **dict.fromkeys(("SoftmaxOutput", "Softmax", "SoftmaxActivation"), each(lambda x: values.softmax(x, 1))),
     "log_softmax": row(lambda stated, x: values.log_softmax(x, stated.count("axis", -1))),
     "softmax": row(lambda stated, x: values.softmax(x, stated.count("axis", -1))),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.builder import Builder, Value
+from porter.filegraph.choices import COMPARISONS, both, choose, comparison, either, is_truth, opposite
 from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.places import place_of
 from porter.filegraph.products import einsum
@@ -46,8 +47,10 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
-    """Casts between real numbers of single and double precision change nothing; halves round and integers cut."""
-    return walk.view(node.inputs[0]) if is_cast(node) else Lacks(f"Cast to type {node.integer('to')}")
+    """Casts between real numbers of single and double precision change nothing, and of truths to truths; halves round and integers
+    cut."""
+    same = is_cast(node) or (node.integer("to") == _TRUTH and is_truth(walk, node.inputs[0]))
+    return walk.view(node.inputs[0]) if same else Lacks(f"Cast to type {node.integer('to')}")
 
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:
@@ -151,6 +154,8 @@ def _response_norm(walk: Walk, node: OnnxNode) -> Read:
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
 
+_TRUTH = 9
+"""TensorProto.BOOL."""
 READERS: Mapping[str, Reader[OnnxNode]] = {
     **{kind: unary(row.read) for kind, row in PLAIN.items()},
     **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Pow", "Sum", "Max", "Min", "Mean"), arithmetic.read_binary),
@@ -195,5 +200,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Tile": by_sizes(moves.repeat),
     "Transpose": _transpose,
     "Unsqueeze": lambda walk, node: moves.unsqueeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ()),
-    "Where": lambda walk, node: Lacks(),  # only as the last op of a pattern
+    "Where": lambda walk, node: choose(walk, node, *node.inputs),
+    **{kind: comparison(kind) for kind in COMPARISONS},
+    **{"And": both, "Or": either, "Not": opposite},
 }

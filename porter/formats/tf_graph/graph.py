@@ -21,7 +21,7 @@ from porter.formats.tf_graph.constants import EVALUATORS, RESHAPES, Constants, i
 from porter.formats.tf_graph.ends import input_sizes
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
 from porter.formats.tf_graph.ops import READERS
-from porter.graph import Resize, ResizeLike, Sigmoid, Softmax, Upsample
+from porter.graph import OF_LOGITS, Resize, ResizeLike, Upsample
 from porter.padding import ANY, Size
 
 _FLOAT = 1
@@ -129,7 +129,7 @@ def _unresized(graph: FileGraph) -> list[FileNode]:
 def _given(builder: Builder, ends: Sequence[Value]) -> list[Value]:
     """The ends without those that are another end's logits, and without the input."""
     found = list({end.node: end for end in ends if end.node in builder.nodes}.values())
-    activations = [node for end in found if isinstance((node := builder.nodes[end.node]).op, Softmax | Sigmoid)]
+    activations = [node for end in found if isinstance((node := builder.nodes[end.node]).op, OF_LOGITS)]
     inside = {source for node in activations for source in node.inputs}
     return [end for end in found if end.node not in inside]
 

@@ -9,6 +9,7 @@ from typing import Any
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, ones, square, squared_difference
 from porter.filegraph.atrous import put_together, take_apart
+from porter.filegraph.choices import both, choose, comparison, either, opposite
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
 from porter.filegraph.places import place_of
@@ -131,6 +132,7 @@ def _space_to_depth(walk: Walk, node: GraphNode) -> Read:
     return moves.cells_as_channels(walk, node.inputs[0], node.integer("block_size"), False)
 
 
+_COMPARED = {"Greater": "Greater", "GreaterEqual": "GreaterOrEqual", "Less": "Less", "LessEqual": "LessOrEqual"}
 PLAIN: Mapping[str, Op] = {
     **{"Elu": Elu(), "Relu": Relu(), "Relu6": Relu6(), "Selu": Selu(), "Sigmoid": Sigmoid(), "Softplus": Softplus()},
     **{"Softsign": Softsign(), "Tanh": Tanh(), "Abs": Abs(), "Erf": Erf(), "Log": Log(), "Sin": Sin(), "Cos": Cos()},
@@ -178,6 +180,9 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "ReverseV2": by_numbers(moves.turned_round),
     "SpaceToBatchND": take_apart,
     "SpaceToDepth": _space_to_depth,
+    **dict.fromkeys(("Select", "SelectV2"), lambda walk, node: choose(walk, node, *node.inputs)),
+    **{op: comparison(kind) for op, kind in _COMPARED.items()},
+    **{"LogicalAnd": both, "LogicalOr": either, "LogicalNot": opposite},
     "Expm1": unary(lambda node: (Exp(), Affine((1.0,), (-1.0,)))),
     "Rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
     "Sqrt": lambda walk, node: root(walk, node, lambda total: total.flag("keep_dims")),

@@ -18,7 +18,7 @@ from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import both_sides, pool, read_graph, slopes
 from porter.filegraph.names import expect_values
-from porter.filegraph.reductions import reduce, softmax
+from porter.filegraph.reductions import log_softmax, reduce, softmax
 from porter.filegraph.resampling import resize
 from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, of_map, unary
 from porter.formats.damage import refusing_damage
@@ -29,7 +29,6 @@ from porter.graph import Op, ops
 from porter.padding import Convention, Pads, Rounding, Size, Window
 
 _CONVOLUTIONS = ("SpatialConvolution", "SpatialConvolutionMM", "SpatialDilatedConvolution")
-_LOGARITHM = "LogSoftMax"
 
 
 def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = None) -> Checkpoint:
@@ -54,16 +53,15 @@ def read_torch7(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 
 def _checkpoint(path: Path, data: bytes, network: Network, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     tensors, computed = {name: array for name, array in network.tensors.items() if is_floating(array)}, _computed(network)
-    ends, notes = _without_logarithms(network)
     layers = {layer.name: layer for layer in network.layers}
     expect_values(outputs, layers)
     channels = next((layer.count("nInputPlane", 3) for layer in network.layers if layer.op in _CONVOLUTIONS), 3)
     known, image = {**tensors, **computed}, Image((IMAGE, 0), channels, size or (None, None), order="CHW")
     budget = most_bytes(len(data))
     flow = Dataflow(layers, {IMAGE, *layers}, Arrays(known), lambda layer: "", budget=budget, passed=network.passed)
-    graph = read_graph(flow, image, known, READERS, [(name, 0) for name in outputs] or ends)
+    graph = read_graph(flow, image, known, READERS, [(name, 0) for name in outputs] or network.ends)
     graph = replace(graph, evaluated={**computed, **graph.evaluated}, traced=size is not None, definition=data, language="torch7")
-    return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, notes, graph=graph)
+    return Checkpoint(path, "torch7", None, {**tensors, **graph.evaluated}, graph=graph)
 
 
 def _computed(network: Network) -> dict[str, Array]:
@@ -77,13 +75,6 @@ def _computed(network: Network) -> dict[str, Array]:
         if layer.op in _CONVOLUTIONS and kernel is not None and kernel.ndim == 2:
             found[f"{layer.name}:kernel"] = kernel.reshape(len(kernel), -1, *layer.pair("kH", "kW", 1))
     return found
-
-
-def _without_logarithms(network: Network) -> tuple[tuple[Reference, ...], tuple[str, ...]]:
-    """The ends before a LogSoftMax: a port gives logits, of which it is the logarithms of the probabilities."""
-    last = {layer.name: layer for layer in network.layers if layer.op == _LOGARITHM}
-    ends = tuple(last[name].inputs[0] if name in last else (name, place) for name, place in network.ends)
-    return ends, ((f"its {_LOGARITHM} is left out: the port gives logits",) if ends != network.ends else ())
 
 
 def _held(walk: Walk[Layer], layer: Layer, axes: str) -> dict[str, Stored]:
@@ -263,6 +254,7 @@ READERS: Mapping[str, Reader[Layer]] = {
     **dict.fromkeys(("Concat", "JoinTable"), lambda walk, layer: moves.concat(walk, layer, layer.inputs, _axis(walk, layer))),
     **dict.fromkeys(("View", "Reshape"), _view),
     **dict.fromkeys(("SoftMax", "SpatialSoftMax"), lambda walk, layer: softmax(walk, layer, layer.inputs[0], 1)),
+    "LogSoftMax": lambda walk, layer: log_softmax(walk, layer, layer.inputs[0], 1),
     **dict.fromkeys(("Mean", "Max"), _reduce),
     **dict.fromkeys(("Dropout", "SpatialDropout"), unary(_dropout)),
     "InstanceNormalization": _instance_norm,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from porter.filegraph import arithmetic
 from porter.filegraph.builder import Value
+from porter.filegraph.choices import choose
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.patterns import softplus
@@ -17,10 +20,13 @@ from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
 from porter.graph import LayerNorm, LocalResponseNorm, PRelu, RmsNorm, ThresholdedRelu
 
+COMPARED = {"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual"}
+"""Comparisons, as porter.filegraph.choices calls them."""
 KINDS = {
+    **COMPARED,
     **{"add": "Add", "sub": "Sub", "rsub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "maximum": "Max", "minimum": "Min"},
     **{"neg": "Neg", "sqrt": "Sqrt", "rsqrt": "Rsqrt", "sigmoid": "Sigmoid", "tanh": "Tanh", "relu": "Relu", "erf": "Erf"},
-    **{"exp": "Exp", "log1p": "Log1p", "abs": "Abs", "gt": "Greater", "where": "Where", "clamp_min": "Max", "clamp_max": "Min"},
+    **{"exp": "Exp", "log1p": "Log1p", "abs": "Abs", "where": "Where", "clamp_min": "Max", "clamp_max": "Min"},
     **{"reciprocal": "Reciprocal", "relu6": "Relu6", "constant_pad_nd": "pad", "reshape": "view", "_unsafe_view": "view"},
 }
 """Names of ops in patterns."""
@@ -202,13 +208,21 @@ def read_elu(walk: Walk, node: AtenNode) -> Read:
 
 
 def read_where(walk: Walk, node: AtenNode) -> Read:
-    """A PReLU, as torch decomposes it: where(x > 0, x, slopes * x)."""
-    source, product = node.arguments["self"], walk.flow.nodes[node.arguments["other"][0]]
-    found = walk.flow.match(walk.flow.nodes[node.arguments["condition"][0]], ("Greater", "x", 0))
+    """A choice; a PReLU, as torch decomposes it, is where(x > 0, x, slopes * x)."""
+    test, source, other = (node.arguments[name] for name in ("condition", "self", "other"))
+    product, found = walk.flow.nodes[other[0]], walk.flow.match(walk.flow.nodes[test[0]], ("Greater", "x", 0))
     slopes = [each for each in product.inputs if each != source]
     if found is None or found["x"] != source or product.op != "mul" or len(product.inputs) != 2 or len(slopes) != 1:
-        return Lacks()
+        return choose(walk, node, test, source, other)
     return arithmetic.slopes(walk, node, source, slopes[0])
+
+
+def read_masked(walk: Walk, node: AtenNode) -> Read:
+    """masked_fill: a number where a comparison holds."""
+    source, test, number = (node.arguments[name] for name in ("self", "mask", "value"))
+    if not isinstance(number, tuple):
+        number = walk.flow.stated(f"{node.name}:number", np.asarray(number, np.float64))
+    return choose(walk, node, test, number, source)
 
 
 def read_softplus(walk: Walk, node: AtenNode) -> Read:

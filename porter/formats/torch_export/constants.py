@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -254,6 +254,28 @@ def _summed(node: AtenNode, value: Numbers) -> Numbers:
     return found[..., 0] if not node.arguments.get("keepdim") else np.expand_dims(found[..., 0], tuple(places))
 
 
+def _reduced(node: AtenNode, value: Numbers) -> Numbers:
+    """A mean, a largest value or a norm over axes, such as that of each row of a kernel."""
+    if node.arguments.get("ord", 2) != 2:
+        raise ValueError(f"a norm of order {node.arguments['ord']}")
+    stated = node.arguments.get("dim")
+    axes = tuple(stated) if isinstance(stated, list) and stated else None
+    functions: Mapping[str, Callable[..., Any]] = {"mean": np.mean, "amax": np.max, "linalg_vector_norm": _norm}
+    return np.asarray(functions[node.op](value, axis=axes, keepdims=bool(node.arguments.get("keepdim"))))
+
+
+def _norm(value: Numbers, **over: Any) -> Numbers:
+    return np.asarray(np.sqrt(np.square(value).sum(**over)))
+
+
+def _weight_norm(node: AtenNode, value: Numbers, scale: Numbers) -> list[Numbers]:
+    """A kernel whose norms, one for each place of an axis or one of it all, are `scale`."""
+    axis = node.arguments.get("dim", 0)
+    others = tuple(place for place in range(value.ndim) if axis == -1 or place != axis)
+    norm = _norm(value, axis=others, keepdims=True)
+    return [value * (scale / norm), norm.reshape(scale.shape)][: len(node.sizes)]
+
+
 RESHAPES = frozenset({*RESHAPED, "unsqueeze", "squeeze"})
 
 
@@ -317,6 +339,13 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "flip": lambda node, value: np.flip(value, node.arguments["dims"]),
     ROWS: _rows,
     "sum": _summed,
+    **dict.fromkeys(("mean", "amax", "linalg_vector_norm"), _reduced),
+    **dict.fromkeys(("_weight_norm", "_weight_norm_interface"), _weight_norm),
+    "mv": _plain(np.matmul),
+    **dict.fromkeys(("dot", "vdot"), _plain(np.dot)),
+    "clamp_min": _plain(np.maximum),
+    "clamp_max": _plain(np.minimum),
+    "expand_as": _plain(lambda value, other: np.broadcast_to(value, other.shape)),
     "arange": _arange,
     **dict.fromkeys(("to", "_to_copy"), _cast),
     "dropout": lambda node, value: value,

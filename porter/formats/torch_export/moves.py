@@ -9,6 +9,7 @@ import numpy as np
 
 from porter.base.left_out import LeftOut
 from porter.filegraph import moves
+from porter.filegraph.arithmetic import combine
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, known, ratio
 from porter.filegraph.places import place_of
@@ -241,6 +242,16 @@ def read_reduce(walk: Walk, node: AtenNode) -> Read:
     if node.arguments.get("ord", 2) != 2:
         return Lacks(f"{node.op} of order {node.arguments['ord']}")
     return reduce(walk, node, taken(node), _FUNCTIONS[node.op], stated, keep)
+
+
+def read_largest(walk: Walk, node: AtenNode) -> Read | list[Read]:
+    """max of two values, or over an axis, which gives the places too."""
+    if "other" in node.arguments:
+        return combine(walk, node, "Max", (node.arguments["self"], node.arguments["other"]))
+    if "dim" not in node.arguments:
+        return Lacks("max of everything")
+    found = reduce(walk, node, taken(node), "max", [node.arguments["dim"]], bool(node.arguments.get("keepdim")))
+    return found if isinstance(found, Lacks) else [found, Lacks("the places of the largest numbers")]
 
 
 def read_softmax(walk: Walk, node: AtenNode) -> Read:

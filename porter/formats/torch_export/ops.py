@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from porter.filegraph.arithmetic import LOG_SIGMOID, ones, square
+from porter.filegraph.choices import both, comparison, either, opposite
 from porter.filegraph.products import einsum
 from porter.filegraph.walk import Read, apply, unary
 from porter.formats.torch_export import arithmetic, moves, windows
@@ -71,6 +72,11 @@ READERS: Mapping[str, Reader] = {
     "scaled_dot_product_attention": arithmetic.read_attention,
     "addcmul": arithmetic.read_scaled_sum,
     "where": arithmetic.read_where,
+    "masked_fill": arithmetic.read_masked,
+    **{op: comparison(kind) for op, kind in arithmetic.COMPARED.items()},
+    **dict.fromkeys(("logical_and", "bitwise_and", "__and"), both),
+    **dict.fromkeys(("logical_or", "bitwise_or", "__or"), either),
+    **dict.fromkeys(("logical_not", "bitwise_not"), opposite),
     "neg": arithmetic.read_negative,
     "ones_like": lambda walk, node: ones(walk, node, moves.taken(node)),
     "full_like": lambda walk, node: ones(walk, node, moves.taken(node), float(node.arguments["fill_value"])),
@@ -97,6 +103,7 @@ READERS: Mapping[str, Reader] = {
     "im2col": moves.read_patches,
     **dict.fromkeys(("pad", "constant_pad_nd", "reflection_pad2d", "replication_pad2d"), moves.read_pad),
     **dict.fromkeys(("mean", "amax", "linalg_vector_norm", "sum"), moves.read_reduce),
+    "max": moves.read_largest,
     **dict.fromkeys(moves.UPSAMPLES, moves.read_upsample),
     "square": lambda walk, node: square(walk, node, node.arguments["self"]),
     "rsqrt": unary(lambda node: (Sqrt(), Reciprocal())),
@@ -105,5 +112,5 @@ READERS: Mapping[str, Reader] = {
     "pixel_shuffle": _map(lambda node: DepthToSpace(int(node.arguments["upscale_factor"]), "CRD")),
     **dict.fromkeys(SIZES, read_size),
 }
-INNER = frozenset({"avg_pool3d", "gt", "log1p"})
+INNER = frozenset({"avg_pool3d", "log1p"})
 """Ops that are read only as parts of several ops that are one layer (porter.filegraph.patterns)."""

@@ -130,7 +130,7 @@ def _only_size(stated: Mapping[str, Any], program: Program, graph: FileGraph) ->
     checked = any(node.op in _CHECKS for node in program.nodes.values())
     if checked or graph.built_size:
         return built if checked else None
-    translated = to_graph(replace(graph.to_logits, size=built), keep_activation=True).graph
+    translated = to_graph(replace(graph, size=built), keep_activation=True).graph
     return built if not holds_at_every_size(stated, program.images[0], traced, translated) else None
 
 

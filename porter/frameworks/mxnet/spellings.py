@@ -146,6 +146,11 @@ def _mish(maker: SymbolMaker, node: Node, op: ops.Mish) -> None:
     maker.node("elemwise_mul", name, *node.inputs, share)
 
 
+def _step(maker: SymbolMaker, node: Node, op: ops.Step) -> None:
+    kind = "_greater_equal_scalar" if op.inclusive else "_greater_scalar"
+    maker.node(kind, maker.values[node.path], *node.inputs, scalar=0.0)
+
+
 def _hard_sigmoid(maker: SymbolMaker, node: Node, op: ops.HardSigmoid) -> None:
     """MXNet's own holds its numbers as float32, which rounds a sixth; scalars are float64."""
     name = maker.values[node.path]
@@ -259,6 +264,8 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.HardSwish: _hard_swish,
     ops.Mish: _mish,
     ops.Softmax: _plain("softmax", lambda op: {"axis": 1}),
+    ops.LogSoftmax: _plain("log_softmax", lambda op: {"axis": 1}),
+    ops.Step: _step,
     **{type(op): _plain(name) for name, op in OF_NUMBERS.items()},
     ops.Power: _plain("_power_scalar", lambda op: {"scalar": op.exponent}),
     ops.Add: _in_turn("elemwise_add", "broadcast_add"),

@@ -152,6 +152,16 @@ def _swish(maker: NodeMaker, node: Node, op: ops.Swish) -> None:
     maker.node("Mul", node.path, source, maker.node("Sigmoid", maker.name(f"{node.path}_sigmoid"), source))
 
 
+def _over_channels(kind: str, maker: NodeMaker, node: Node, op: Op) -> None:
+    maker.node(kind, node.path, *node.inputs, axis=1 + channels_axis(maker.shapes[node.path]))
+
+
+def _step(maker: NodeMaker, node: Node, op: ops.Step) -> None:
+    kind = "GreaterOrEqual" if op.inclusive else "Greater"
+    above = maker.node(kind, maker.name(f"{node.path}_above"), *node.inputs, maker.scalar(f"{node.path}.zero", 0.0))
+    maker.node("CastLike", node.path, above, *node.inputs)
+
+
 def _celu(maker: NodeMaker, node: Node, op: ops.Celu) -> None:
     """ONNX's own is of float32 only."""
     path, (source,) = node.path, node.inputs
@@ -276,9 +286,9 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.Softplus: _softplus,
     ops.Swish: _swish,
     ops.Gelu: _plain("Gelu", lambda op: {"approximate": "tanh" if op.approximate else "none"}),
-    ops.Softmax: lambda maker, node, op: maker.node(
-        "Softmax", node.path, *node.inputs, axis=1 + channels_axis(maker.shapes[node.path])
-    ),
+    ops.Softmax: partial(_over_channels, "Softmax"),
+    ops.LogSoftmax: partial(_over_channels, "LogSoftmax"),
+    ops.Step: _step,
     ops.Add: lambda maker, node, op: maker.node("Add" if len(node.inputs) == 2 else "Sum", node.path, *node.inputs),
     ops.Multiply: partial(_pairwise, "Mul"),
     ops.Divide: _plain("Div"),

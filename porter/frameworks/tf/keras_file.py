@@ -97,7 +97,7 @@ class _Builder:
         self.taps: dict[str, Any] = {}
         self.refused: list[str] = []
         self._checkpoint = checkpoint
-        self._foreign = {node.tap: node.op.kind for node in graph.to_logits.nodes if isinstance(node.op, Foreign)}
+        self._foreign = {node.tap: node.op.kind for node in graph.nodes if isinstance(node.op, Foreign)}
         self._dtype = dtype
         self._version = keras_version
         self._values: list[Any] = []

@@ -153,6 +153,11 @@ def _depth_to_space(operands: list[Any], settings: Settings) -> Any:
 
 _OPERATIONS: Mapping[str, Callable[[list[Any], Settings], Any]] = {
     **{name: _named(name) for name in (*OF_NUMBERS, "rsqrt", "log_sigmoid", "negative")},
+    **{
+        name: _named(name)
+        for name in ("greater", "greater_equal", "less", "less_equal", "logical_and", "logical_or", "logical_not")
+    },
+    "where": _named("where"),
     **{name: _named(name) for name in ("subtract", "multiply", "true_divide", "maximum", "minimum", "power")},
     "add": lambda operands, settings: total(operands),
     "cast": lambda operands, settings: operands[0],

@@ -211,6 +211,11 @@ def _softmax(maker: LayerMaker, op: ops.Softmax, name: str, inputs: list[Symbol]
     return maker.layer("Softmax", name, inputs[0], axis=-1)
 
 
+def _step(maker: LayerMaker, op: ops.Step, name: str, inputs: list[Symbol]) -> Symbol:
+    above = maker.operation("greater_equal" if op.inclusive else "greater", maker.name(f"{name}_above"), inputs[0], 0.0)
+    return maker.operation("cast", name, above, dtype=maker.dtype)
+
+
 def _flatten(maker: LayerMaker, op: ops.Flatten, name: str, inputs: list[Symbol]) -> Symbol:
     value = inputs[0]
     if op.order == "CHW" and (op.rows, op.columns) != (1, 1):
@@ -309,6 +314,8 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.HardSigmoid: _hard_sigmoid,
     ops.Gelu: _gelu,
     ops.Softmax: _softmax,
+    ops.LogSoftmax: partial(_activation, "log_softmax"),
+    ops.Step: _step,
     ops.Add: _add,
     ops.Multiply: partial(_merge, "Multiply"),
     ops.Divide: _operation("divide"),

@@ -54,6 +54,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "depth_to_space": Operation("nn", "DepthToSpace", 1, ("block_size", "data_format")),
     "erf": Operation("math", "Erf"),
     "gelu": Operation("nn", "Gelu", 1, ("approximate",)),
+    "greater_equal": Operation("numpy", "GreaterEqual", 2),
     "getitem": Operation("numpy", "GetItem", 2),
     "norm": Operation("linalg", "Norm", 1, _REDUCED),
     "ones_like": Operation("numpy", "OnesLike"),

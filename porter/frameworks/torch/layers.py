@@ -224,6 +224,17 @@ class Power(nn.Module):
         return torch.pow(x, self.exponent)
 
 
+class Step(nn.Module):
+    """1 where x is above 0, or with `inclusive` not below it; otherwise 0."""
+
+    def __init__(self, inclusive: bool = False) -> None:
+        super().__init__()
+        self.inclusive = inclusive
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x >= 0 if self.inclusive else x > 0).to(x)
+
+
 class PadChannels(nn.Module):
     """Channels of zeros before and after those of x."""
 

@@ -200,6 +200,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.HardSigmoid: _hard_sigmoid,
     ops.Gelu: lambda op, shape: Layer("GELU", {"approximate": "tanh" if op.approximate else "none"}),
     ops.Softmax: lambda op, shape: Layer("Softmax", {"dim": 1 + channels_axis(shape)}),
+    ops.LogSoftmax: lambda op, shape: Layer("LogSoftmax", {"dim": 1 + channels_axis(shape)}),
+    ops.Step: lambda op, shape: Layer("Step", {"inclusive": op.inclusive}),
     ops.Add: _plain("add"),
     ops.Multiply: _plain("multiply"),
     ops.Divide: _plain("divide"),

@@ -157,3 +157,12 @@ class Gelu(KeepsSign, name="gelu"):
 @dataclass(frozen=True)
 class Softmax(NeverNegative, name="softmax"):
     """exp(x) over its sum over the channels, for each cell."""
+
+
+@dataclass(frozen=True)
+class LogSoftmax(Op, name="log_softmax"):
+    """The natural logarithm of a softmax over the channels."""
+
+
+OF_LOGITS = (Sigmoid, Softmax, LogSoftmax)
+"""What a classifier does to its logits in the end."""

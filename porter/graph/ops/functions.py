@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from porter.graph.ops.kinds import Number
+from porter.graph.ops.kinds import Flag, Number
 from porter.graph.ops.op import KeepsSign, NeverNegative, Op
 
 
@@ -57,6 +57,14 @@ class Cos(Op, name="cos"):
 @dataclass(frozen=True)
 class Sign(KeepsSign, name="sign"):
     """1, -1, or 0 where x is 0."""
+
+
+@dataclass(frozen=True)
+class Step(NeverNegative, name="step"):
+    """1 where x is above 0, otherwise 0."""
+
+    inclusive: Flag = False
+    """Also 1 where x is 0."""
 
 
 @dataclass(frozen=True)

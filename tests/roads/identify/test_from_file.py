@@ -16,6 +16,7 @@ import pytest
 import porter
 from porter.fitting import candidate
 from porter.formats.reading import read_checkpoint
+from porter.graph import LogSoftmax
 from porter.identify import matching
 from porter.port import read_port
 from porter.reporting.commands import convert as convert_line
@@ -51,7 +52,7 @@ def of_a_conv_head() -> keras.Model:
 
 def of_a_layer_without_an_op() -> keras.Model:
     image = keras.Input((20, 20, 3))
-    return keras.Model(image, LAYERS.GlobalMaxPooling2D()(LAYERS.UnitNormalization(name="length")(image)))
+    return keras.Model(image, LAYERS.GlobalMaxPooling2D()(LAYERS.Discretization([0.5], name="length", dtype="float32")(image)))
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ def test_a_checkpoints_prefix_names_a_file(tmp_path: Path, cli: Cli) -> None:
 
 def test_inspect_says_why_a_file_cannot_be_ported(saved: Callable[[str], Path]) -> None:
     problem = porter.inspect(saved("grouped.keras")).problem or ""
-    assert "'length'" in problem and "UnitNormalization" in problem and problem.count(":") <= 1, problem
+    assert "'length'" in problem and "Discretization" in problem and problem.count(":") <= 1, problem
 
 
 RECIPE = """architecture: small
@@ -244,7 +245,7 @@ REFUSED: dict[str, tuple[Any, tuple[str, ...]]] = {
     "tensors without a graph": (("tensors.weights.h5",), ("no graph",)),
     "a layer without an op": (
         ("grouped.keras",),
-        ("no op for 'length' (UnitNormalization)", "save the layers behind them", "model.export"),
+        ("no op for 'length' (Discretization)", "save the layers behind them", "model.export"),
     ),
     "training pads": (("small.keras", "--padding", "trained"), ("needs a recipe's variant",)),
     "a stock class": (("small.keras", "--stock"), ("no recipe has this graph",)),
@@ -337,4 +338,6 @@ def test_a_log_softmax_at_the_end_is_taken_off(make: Callable[[Path], Path], tmp
     record = read_port(tmp_path / "port").record
     assert (record.activation, record.output) == ("log_softmax", "logits")
     assert cli("verify", "port", "--weights", file).status == 0
-    refused(cli("convert", file, "--to", "torch", "--keep-activation", *size), "a log_softmax over the channels")
+    kept = cli("convert", file, "--to", "torch", "--out", "kept", "--keep-activation", *size)
+    assert "float64: same function as the file's own graph" in kept.out, kept.err
+    assert read_port(tmp_path / "kept").graph.by_path[read_port(tmp_path / "kept").graph.output].op == LogSoftmax()

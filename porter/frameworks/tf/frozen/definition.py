@@ -26,7 +26,8 @@ PURE_OPS = frozenset(
         *("BroadcastTo", "MatrixDiagV3", "OnesLike", "Range", "Roll"),
         *("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"),
         *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "Gather", "GatherV2"),
-        *("Equal", "IsFinite", "Less", "Select", "SelectV2"),
+        *("Equal", "IsFinite", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot"),
+        *("Select", "SelectV2"),
     )
 )
 """Ops that read nothing, write nothing, call nothing and hold no state: the only ones that a stranger's graph may run here."""

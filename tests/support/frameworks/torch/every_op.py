@@ -64,6 +64,7 @@ from porter.graph import (
     RmsNorm,
     SliceChannels,
     Softplus,
+    Step,
     ThresholdedRelu,
     Tokens,
     Upsample,
@@ -81,7 +82,7 @@ PLAIN = tuple(op() for op in OPS.values() if op.__module__ == activations.__name
 """Every activation without attributes."""
 OF_NUMBERS: tuple[Op, ...] = (
     *(op() for op in OPS.values() if op.__module__ == functions.__name__ and not fields(op)),
-    *(Power(3.0), Power(1 / 3), Power(-1.5)),
+    *(Power(3.0), Power(1 / 3), Power(-1.5), Step(), Step(True)),
 )
 """Functions of each number, of which some take only what is above 0."""
 OF_VALUES: tuple[Op, ...] = (

@@ -1,0 +1,78 @@
+"""Comparisons of numbers, and choices by them: a comparison is 1 where it holds and 0 elsewhere, so that a choice is a sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from porter.filegraph.arithmetic import combine, combine_constant, of_values
+from porter.filegraph.dataflow import N, Reference
+from porter.filegraph.views import View
+from porter.filegraph.walk import Lacks, Read, Reader, Walk, apply
+from porter.graph import Affine, Step
+
+COMPARISONS: Mapping[str, tuple[bool, bool]] = {
+    **{"Greater": (False, False), "GreaterOrEqual": (False, True), "Less": (True, False), "LessOrEqual": (True, True)},
+}
+"""By kind: whether the second value is the larger one, and whether it holds of equal ones too."""
+_OPPOSITE = Affine((-1.0,), (1.0,))
+
+
+def compare(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
+    """A comparison of two values, or of a value and a constant, by the sign of their difference, which is exact."""
+    turned, inclusive = COMPARISONS[kind]
+    difference = combine(walk, _within(node, "difference"), "Sub", sources[::-1] if turned else sources)
+    return apply(walk, node, difference, Step(inclusive)) if isinstance(difference, View) else difference
+
+
+def comparison(kind: str) -> Reader[N]:
+    """Reads a node of two values as a comparison."""
+    return lambda walk, node: compare(walk, node, kind, node.inputs)
+
+
+def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Reference) -> Read:
+    """The first value where a comparison holds, otherwise the second; either may be a constant."""
+    if not walk.flow.is_value(test):
+        return Lacks(f"{node.op} by what the file stores")
+    share = walk.kept(test)
+    rest = apply(walk, _within(node, "otherwise"), share, _OPPOSITE)
+    parts = [_times(walk, _within(node, "first"), share, first), _times(walk, _within(node, "second"), rest, second)]
+    views = [part for part in parts if isinstance(part, View)]
+    return of_values(walk, node, "Add", views) if len(views) == 2 else next(each for each in parts if not isinstance(each, View))
+
+
+def _times(walk: Walk[N], node: N, share: View, source: Reference) -> Read:
+    if walk.flow.is_value(source):
+        return of_values(walk, node, "Mul", (share, source))
+    numbers = walk.flow.value(source)
+    if numbers is not None and not np.isfinite(numbers).all():
+        return Lacks(f"{node.op} of numbers that are not finite")
+    return combine_constant(walk, node, "Mul", share, source)
+
+
+def _within(node: N, name: str) -> N:
+    """The part of a node that gives a value of its own."""
+    return cast(N, replace(cast(Any, node), name=f"{node.name}:{name}"))
+
+
+def is_truth(walk: Walk[N], source: Reference) -> bool:
+    """Whether a value says whether something holds."""
+    return walk.view(source).value.node in walk.builder.truths
+
+
+def both(walk: Walk[N], node: N) -> Read:
+    """1 where two comparisons hold."""
+    return combine(walk, node, "Mul", node.inputs)
+
+
+def either(walk: Walk[N], node: N) -> Read:
+    """1 where one of two comparisons holds."""
+    return combine(walk, node, "Max", node.inputs)
+
+
+def opposite(walk: Walk[N], node: N) -> Read:
+    """1 where a comparison does not hold."""
+    return apply(walk, node, node.inputs[0], _OPPOSITE)
