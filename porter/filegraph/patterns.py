@@ -11,6 +11,8 @@ from functools import cache
 from porter.filegraph.dataflow import Found, Pattern
 from porter.graph import (
     BatchNorm,
+    Celu,
+    Elu,
     Gelu,
     HardSigmoid,
     HardSwish,
@@ -114,6 +116,7 @@ def _activations() -> list[Fused]:
     line = "Add", ("Mul", x, "$slope"), "$offset"
     by_one = "Mul", x, 1  # torch's beta
     smooth = [(x, ("Log1p", ("Exp", x))), (x, ("Softplus", x)), (by_one, ("Div", ("Log1p", ("Exp", by_one)), 1))]
+    raised: list[Pattern] = [("Elu", x), *(part for each in (x, ("Min", x, 0)) for part in _raised(each))]
     sixths = [sixth for six in sixes for sixth in (("Div", six, 6), ("Mul", six, 1 / 6))]
     table: list[tuple[Callable[[Found], Op | None], Sequence[tuple[Pattern, ...]]]] = [
         (lambda found: Swish(), [("Mul", x, ("Sigmoid", x)), ("Mul", x, ("Sigmoid", ("Mul", 1, x)))]),
@@ -131,6 +134,13 @@ def _activations() -> list[Fused]:
             lambda found: softplus(found["$most"]),
             [("Where", ("Greater", each, "$most"), x, part) for each, part in smooth],
         ),
+        (lambda found: LeakyRelu(found["$slope"]), _where_above_zero(("Mul", "$slope", x))),
+        (lambda found: Elu(), [pattern for each in raised for pattern in _where_above_zero(each)]),
+        (lambda found: Elu(found["$alpha"]), [each for part in raised for each in _where_above_zero(("Mul", "$alpha", part))]),
+        (
+            lambda found: Celu(found["$alpha"]) if found["$alpha"] > 0 else None,
+            [each for part in _raised(("Div", x, "$alpha")) for each in _where_above_zero(("Mul", "$alpha", part))],
+        ),
         (lambda found: PRelu(), [("Add", ("Relu", x), ("Mul", ("Neg", "alpha"), ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]), [("Sub", ("Relu", x), ("Mul", "$slope", ("Relu", negative)))]),
         (lambda found: LeakyRelu(found["$slope"]) if 0 <= found["$slope"] <= 1 else None, [("Max", x, ("Mul", "$slope", x))]),
@@ -141,6 +151,17 @@ def _activations() -> list[Fused]:
 def softplus(threshold: float) -> Softplus | None:
     """A softplus that gives x above a threshold: from 40 on that is the same number in float64."""
     return Softplus(threshold == 20) if threshold == 20 or threshold >= 40 else None
+
+
+def _raised(x: Pattern) -> list[Pattern]:
+    """exp(x) - 1."""
+    return [("Sub", ("Exp", x), 1), ("Expm1", x)]
+
+
+def _where_above_zero(other: Pattern) -> list[tuple[Pattern, ...]]:
+    """x where it is above zero, as it is or as an ELU gives it, and another number elsewhere."""
+    tests = [(kind, "x", 0) for kind in ("Greater", "GreaterEqual", "GreaterOrEqual")]
+    return [("Where", test, above, other) for test in tests for above in ("x", ("Elu", "x"))]
 
 
 def _halves(factor: Pattern) -> list[tuple[Pattern, ...]]:

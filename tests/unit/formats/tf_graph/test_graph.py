@@ -21,6 +21,7 @@ from porter.graph import (
     Affine,
     AvgPool,
     BatchNorm,
+    Celu,
     ChannelShuffle,
     Clip,
     ConcatChannels,
@@ -29,6 +30,7 @@ from porter.graph import (
     CropMap,
     Dense,
     DepthToSpace,
+    Elu,
     ExtendMap,
     Flatten,
     Gelu,
@@ -329,10 +331,10 @@ def moments(x: Any) -> Any:
     return tf.nn.batch_normalization(x, *tf.nn.moments(x, [-1], keepdims=True), variable("norm/beta", 3), None, 1e-12)
 
 
-def transposed(x: Any) -> Any:
+def transposed(x: Any, rows: int = 3, columns: int = 4) -> Any:
     tf = tensorflow()
     size = tf.stack([*tf.unstack(tf.shape(x)[:3] * [1, 2, 3]), 2])
-    return tf.nn.conv2d_transpose(x, variable("w", 3, 4, 2, 3), size, (2, 3))
+    return tf.nn.conv2d_transpose(x, variable("w", rows, columns, 2, 3), size, (2, 3))
 
 
 def standardised(x: Any) -> Any:
@@ -361,6 +363,11 @@ OPS: dict[str, tuple[Make, list[type[Op]]]] = {
     "excited": (excited, [GlobalMaxPool, HardSigmoid, Multiply]),
     "leaky": (lambda x: tensorflow().maximum(tensorflow().nn.leaky_relu(x), 0.5 * x), [LeakyRelu, Affine, Maximum]),
     "leaky as a maximum": (lambda x: tensorflow().maximum(0.5 * x, x), [LeakyRelu]),
+    "elu as a choice": (lambda x: tensorflow().where(x > 0, x, 0.5 * (tensorflow().exp(x) - 1)), [Elu]),
+    "elu as Keras writes it": (lambda x: tensorflow().where(x > 0, y := tensorflow().nn.elu(x), 0.5 * y), [Elu]),
+    "elu of what is below zero": (lambda x: tensorflow().where(x >= 0, x, tensorflow().exp(tensorflow().minimum(x, 0)) - 1), [Elu]),
+    "celu as a choice": (lambda x: tensorflow().where(x > 0, x, 0.7 * tensorflow().math.expm1(x / 0.7)), [Celu]),
+    "leaky as a choice": (lambda x: tensorflow().where(x > 0, x, 0.5 * x), [LeakyRelu]),
     "layer norm": (moments, [LayerNorm]),
     "a kernel cast to truths": (cast_to_truths, [GlobalAvgPool, Dense]),
     "a standardised kernel": (standardised, [Conv]),
@@ -394,6 +401,7 @@ OPS: dict[str, tuple[Make, list[type[Op]]]] = {
     "cells": (lambda x: tensorflow().nn.depth_to_space(conv(x), 2), [Conv, DepthToSpace]),
     "resized": (lambda x: tensorflow().image.resize(x, tensorflow().shape(x)[1:3] * 2, "nearest"), [Upsample]),
     "transposed": (transposed, [ConvTranspose]),
+    "transposed by kernels shorter than their strides": (lambda x: transposed(x, 1, 2), [ConvTranspose]),
 }  # fmt: skip
 
 

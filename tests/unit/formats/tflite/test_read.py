@@ -150,7 +150,8 @@ def test_rarer_operators(tmp_path: Path) -> None:
             tf.gather(x, [*range(0, 32, 4), *range(1, 32, 4), *range(2, 32, 4), *range(3, 32, 4)], axis=-1), -1
         )
         ends = [tf.reduce_min(x, [1, 2]), tf.gather(x, [5, 1, 2], axis=-1), tf.gather(x, 3, axis=2), tf.norm(x, axis=-1)]
-        ends += [tf.math.l2_normalize(tf.reverse(x, [-1]), [1, 2])]
+        ends += [tf.math.l2_normalize(tf.reverse(x, [-1]), [1, 2]), tf.where(x > 0, x, 0.5 * (tf.exp(x) - 1))]
+        ends += [tf.where((x >= 0.1) & ~(tf.sin(x) < 0.5) | (tf.cos(x) <= 0.7), tf.round(x * 3), 0.25)]
         return [tf.identity(end, f"end{place}") for place, end in enumerate(ends)]
 
     file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, *SIZE, 3), tf.float32)])))
