@@ -8,13 +8,13 @@ from typing import Literal
 import numpy as np
 
 from porter.filegraph import moves
-from porter.filegraph.dataflow import MOST_OF_SIZES, N
+from porter.filegraph.dataflow import MOST_OF_SIZES, N, Reference
 from porter.filegraph.dims import Dim, Numbers, known, ratio
 from porter.filegraph.resampling import resize
-from porter.filegraph.walk import Lacks, NoOp, Read, Walk
+from porter.filegraph.walk import Image, Lacks, NoOp, Read, Walk
 from porter.graph import Resize
 from porter.graph.ops import Coordinates
-from porter.padding import Pads, Window
+from porter.padding import ANY, Pads, Size, Window
 
 Index = list[slice | int | None]
 MASKS = ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
@@ -87,6 +87,19 @@ def nearest_or_linear(kind: str, linear: bool, by: Sequence[int], half: bool, en
     if coordinates == "asymmetric" and all(by) and any(factor & (factor - 1) for factor in by):
         return f"{kind} by {by[0]}x{by[1]} without half_pixel_centers"
     return Resize("nearest", coordinates=coordinates, rounding="floor" if coordinates == "asymmetric" else "round_prefer_ceil")
+
+
+def further_image(source: Reference, sizes: Sequence[int | None], batch: int | None, cells: Size) -> Image | None:
+    """What an input beside an image of `cells` is: a map of known channels, or numbers of stated sizes for each image; None of
+    others. A map of the rows and columns of the image has them at every size.
+    """
+    first, *rest = sizes or (None,)
+    if first != batch:
+        return None
+    if len(rest) != 3:
+        return Image(source, 1, ANY, shape=tuple(rest)) if rest and None not in rest else None
+    rows, columns, channels = rest
+    return Image(source, channels, ANY if (rows, columns) == cells else (rows, columns)) if channels else None
 
 
 def read_slice(walk: Walk[N], node: N, index: Callable[[int, list[list[Dim]]], Sequence[slice | int | None]]) -> Read:

@@ -120,12 +120,21 @@ def with_numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
     specs = [tf.TensorSpec(each.shape, each.dtype, each.name) for each in model.inputs]
     concrete = tf.function(lambda *inputs: model(list(inputs))).get_concrete_function(*specs)
     (folder / "numbers.pb").write_bytes(convert_variables_to_constants_v2(concrete).graph.as_graph_def().SerializeToString())
+    (folder / "numbers.tflite").write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
     model.export(folder / "saved", verbose=False)
     return model, folder
 
 
 @pytest.mark.parametrize(
-    ("file", "to"), [("numbers.keras", "torch"), ("numbers.keras", "tf"), ("numbers.pb", "onnx"), ("saved", "tf")]
+    ("file", "to"),
+    [
+        ("numbers.keras", "torch"),
+        ("numbers.keras", "tf"),
+        ("numbers.pb", "onnx"),
+        ("saved", "tf"),
+        ("numbers.tflite", "torch"),
+        ("numbers.tflite", "onnx"),
+    ],
 )
 def test_an_image_and_numbers(with_numbers: tuple[Any, Path], file: str, to: str, tmp_path: Path) -> None:
     model, folder = with_numbers
@@ -137,6 +146,34 @@ def test_an_image_and_numbers(with_numbers: tuple[Any, Path], file: str, to: str
     image, numbers = rng.standard_normal((2, 3, 32, 32)).astype("f"), rng.standard_normal((2, 5)).astype("f")
     wanted = np.asarray(model([numbers, image.transpose(0, 2, 3, 1)]))
     np.testing.assert_allclose(given(tmp_path / "port", image, numbers), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("size", "to"), [((32, 48), "torch"), ((None, None), "onnx")])
+def test_two_images_of_tensorflow_lite(size: tuple[int | None, int | None], to: str, tmp_path: Path) -> None:
+    tf = pytest.importorskip("tensorflow")
+    kernel = tf.constant(np.random.default_rng(0).normal(0, 0.3, (3, 3, 3, 4)), tf.float32)
+
+    def pair(left: Any, right: Any) -> Any:
+        first = tf.nn.relu(tf.nn.conv2d(left, kernel, 2, "SAME"))
+        return tf.identity(tf.reduce_mean(first - 2 * tf.nn.relu(tf.nn.conv2d(right, kernel, 2, "SAME")), [1, 2]), "end")
+
+    def written(kind: Any) -> bytes:
+        specs = [tf.TensorSpec((None, *size, 3), tf.float32, name="left"), kind]
+        made = tf.function(lambda left, right: pair(left, tf.cast(right, tf.float32)), specs).get_concrete_function()
+        return bytes(tf.lite.TFLiteConverter.from_concrete_functions([made], tf.Module()).convert())
+
+    file = tmp_path / "pair.tflite"
+    file.write_bytes(written(tf.TensorSpec((None, *size, 3), tf.float32, name="right")))
+    made = porter.convert(file, destination=to, out=tmp_path / "port", input_size=None if size[0] else "any")
+    assert made.port.record.proved
+    maps = [np.random.default_rng(seed).standard_normal((2, 3, 32, 48)).astype("f") for seed in (1, 2)]
+    wanted = pair(*(each.transpose(0, 2, 3, 1) for each in maps)).numpy()
+    np.testing.assert_allclose(given(tmp_path / "port", *maps), wanted, rtol=1e-4, atol=1e-5)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(given(tmp_path / "port", *maps[::-1]), wanted, rtol=1e-4, atol=1e-5)
+    file.write_bytes(written(tf.TensorSpec((None, *size, 3), tf.int32, name="right")))
+    with pytest.raises(PorterError, match="beside it only real numbers of stated sizes"):
+        porter.convert(file, destination=to, out=tmp_path / "other")
 
 
 def test_two_networks_in_one_graph_are_not_one(tmp_path: Path) -> None:

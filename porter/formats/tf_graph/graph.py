@@ -14,6 +14,7 @@ from porter.filegraph.dataflow import Dataflow, Reference, depending
 from porter.filegraph.file_graph import FileGraph, FileNode, completed
 from porter.filegraph.kernels.program import value_name
 from porter.filegraph.names import named
+from porter.filegraph.tensorflow import further_image
 from porter.filegraph.walk import Image, begin, read_nodes
 from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
@@ -100,25 +101,14 @@ def _walked(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple
     flow = Dataflow(graph.nodes, live, constants, kind_of, EVALUATORS, is_cast, RESHAPES, graph.budget)
     batch, channels, stated = _image_shape(graph.nodes, graph.image, flow)
     taken = ANY if size == ANY else completed(stated, size)
-    beside = (node for node in graph.nodes.values() if node.op == "Placeholder" and node.name != graph.image)
-    further = {node.name: image for node in beside if (image := _further_image(node, batch, stated)) is not None}
+    others = (node for node in graph.nodes.values() if node.op == "Placeholder" and node.name != graph.image)
+    sizes = {node.name: input_sizes(node) for node in others if node.type("dtype") == _FLOAT}
+    beside = {name: further_image((name, 0), each, batch, stated) for name, each in sizes.items()}
+    further = {name: image for name, image in beside.items() if image is not None}
     image = Image((graph.image, 0), channels, taken, batch, fixed=True)
     walk = begin(flow, image, graph.variables, value_name, further=further)
     read_nodes(walk, READERS.get)
     return walk, named(replace(walk.builder.finish(_given(walk.builder, walk.ends(graph.ends))), evaluated=flow.evaluated))
-
-
-def _further_image(node: GraphNode, batch: int | None, cells: Size) -> Image | None:
-    """What a placeholder is that takes real numbers of known channels, or sizes, for each image; None of others. A map of the rows
-    and columns of the image, which are `cells`, has them at every size.
-    """
-    first, *sizes = input_sizes(node) or (None,)
-    if node.type("dtype") != _FLOAT or first != batch:
-        return None
-    if len(sizes) != 3:
-        return Image((node.name, 0), 1, ANY, shape=tuple(sizes)) if sizes and None not in sizes else None
-    rows, columns, channels = sizes
-    return Image((node.name, 0), channels, ANY if (rows, columns) == cells else (rows, columns)) if channels else None
 
 
 def _unresized(graph: FileGraph) -> list[FileNode]:

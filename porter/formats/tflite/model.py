@@ -52,6 +52,9 @@ _PARTS_OF_A_LAYER = frozenset(
 )
 
 
+_REAL_TYPE = 0
+"""FLOAT32 of the schema's TensorType."""
+EXPECTED = "an image is expected, and beside it only real numbers of stated sizes for each image"
 _WHOLE = "a fully quantised graph computes in whole numbers"
 _REAL = "name the file that it was made from, or convert the model again without a representative dataset"
 
@@ -90,16 +93,18 @@ class Model:
     Attributes:
         stored: tensors by name; quantised ones as the real numbers that they stand for, in float32.
         rounded: whether some of them were quantised to whole numbers.
-        sides: of the image; None where they are open.
         ends: the values that it gives.
+        sides: of the image, which is the first input of four axes; None where they are open.
+        beside: the sizes of what it takes beside the image, by name, None where they are open.
         problem: why it is none of one image.
     """
 
     operators: tuple[Operator, ...]
     stored: Mapping[str, Array]
     rounded: bool
-    sides: tuple[int | None, ...]
     ends: tuple[Reference, ...]
+    sides: tuple[int | None, ...]
+    beside: Mapping[str, tuple[int | None, ...]]
     problem: str | None = None
 
 
@@ -125,8 +130,13 @@ def read_model(data: bytes) -> Model:
     codes = [_code(code) for code in file.tables(1, MOST_NODES)]
     images = graph.numbers(1, "i4").tolist()
     known: dict[int, Reference] = {place: (name, 0) for place, name in enumerate(names) if name in stored}
-    known |= dict.fromkeys(images[:1], (IMAGE, 0))
-    taken, operators = {IMAGE, *stored}, list[Operator]()
+    image = next((place for place in images if len(_sides(tensors[place])) == 4), None)
+    words = {place: _word(names[place]) for place in images if place != image}
+    taken = {IMAGE, *(name for place, name in enumerate(names) if place not in words)}
+    beside = {place: own_name(word, place, taken) for place, word in words.items()}
+    known |= {} if image is None else {image: (IMAGE, 0)}
+    known |= {place: (name, 0) for place, name in beside.items()}
+    taken, operators = {IMAGE, *stored, *beside.values()}, list[Operator]()
     for stated in graph.tables(3, MOST_NODES):
         op, gives = codes[stated.scalar(0, "I")], stated.numbers(2, "i4").tolist()
         sources = [place for place in stated.numbers(1, "i4").tolist() if place >= 0]
@@ -154,11 +164,13 @@ def read_model(data: bytes) -> Model:
         operators.append(Operator(name, op, inputs, tuple(names[place] for place in gives), options))
         known |= {given: (name, place) for place, given in enumerate(gives)}
     ends = tuple(known[place] for place in graph.numbers(2, "i4").tolist() if place in known)
-    sides = _sides(tensors[images[0]]) if images else ()
-    if images and _scales(tensors[images[0]]) is not None:
+    if any(_scales(tensors[place]) is not None for place in images):
         raise Unread(f"{_WHOLE}: its image is in whole numbers", _REAL)
-    problem = None if len(images) == 1 and len(sides) == 4 and sides[0] in (None, 1) else "one image is expected as its only input"
-    return Model(tuple(operators), stored, rounded, sides, ends, problem)
+    sides = _sides(tensors[image]) if image is not None else ()
+    real = all(tensors[place].scalar(1, "b") == _REAL_TYPE for place in beside)
+    problem = None if real and sides and sides[0] in (None, 1) else EXPECTED
+    sizes = {name: _sides(tensors[place]) for place, name in beside.items()}
+    return Model(tuple(operators), stored, rounded, ends, sides, sizes, problem)
 
 
 def _content(data: bytes, buffers: Sequence[Table], place: int) -> Array | None:
@@ -225,6 +237,11 @@ def _title(names: Sequence[str], sources: Sequence[int], gives: Sequence[int], o
         if any(words):
             return "/".join(words)
     return names[gives[0]].split(";")[0] or op
+
+
+def _word(name: str) -> str:
+    """The name of an input as its function has it: the converter writes `serving_default_left:0` for `left`."""
+    return name.removeprefix("serving_default_").removesuffix(":0")
 
 
 def _sides(tensor: Table) -> tuple[int | None, ...]:

@@ -16,18 +16,18 @@ from porter.filegraph.choices import both, choose, comparison, either, opposite
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import FileGraph, completed
-from porter.filegraph.layers import part, read_graph
+from porter.filegraph.layers import part
 from porter.filegraph.names import expect_values
 from porter.filegraph.places import place_of
 from porter.filegraph.products import Product, dense, matmul
 from porter.filegraph.reductions import Reduction, log_softmax, over_norm, reduce, root, softmax, unit_of
-from porter.filegraph.tensorflow import read_slice, read_split, read_stack
-from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, by_numbers, by_sizes, of_map, unary
+from porter.filegraph.tensorflow import further_image, read_slice, read_split, read_stack
+from porter.filegraph.walk import Image, Lacks, Read, Reader, Walk, always, begin, by_numbers, by_sizes, of_map, read_nodes, unary
 from porter.formats.damage import refusing_damage
 from porter.formats.limits import most_bytes
 from porter.formats.tflite import windows
 from porter.formats.tflite.constants import EVALUATORS, RESHAPES, index_of, is_cast, kind, stated_numbers
-from porter.formats.tflite.model import IMAGE, Model, Operator, Unread, read_model
+from porter.formats.tflite.model import EXPECTED, IMAGE, Model, Operator, Unread, read_model
 from porter.formats.tflite.windows import stored
 from porter.graph import Op, ops
 from porter.graph.walks import in_order
@@ -61,8 +61,9 @@ def read_tflite(path: Path, outputs: Sequence[str] = (), size: Size | None = Non
 def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], size: Size | None) -> Checkpoint:
     tensors = {name: array for name, array in model.stored.items() if is_floating(array)}
     notes = (_ROUNDED,) if model.rounded else ()
-    if model.problem is not None:
-        return Checkpoint(path, "tflite", None, tensors, (*notes, f"{UNREAD}: {model.problem}"))
+    problem = model.problem or (None if all(_beside(model).values()) else EXPECTED)
+    if problem is not None:
+        return Checkpoint(path, "tflite", None, tensors, (*notes, f"{UNREAD}: {problem}"))
     _, rows, columns, _ = model.sides
     graphs = [_graph(model, most_bytes(len(data)), outputs, open_at) for open_at in ((rows, columns), (None, None))]
     stated = graphs[0] if size is None else _graph(model, most_bytes(len(data)), outputs, completed(graphs[0].size, size))
@@ -72,18 +73,28 @@ def _checkpoint(path: Path, data: bytes, model: Model, outputs: Sequence[str], s
 
 
 def _graph(model: Model, budget: int, outputs: Sequence[str], size: Size) -> FileGraph:
-    given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.stored)}
+    given = {name: Operator(name, "given", (), (), None) for name in (IMAGE, *model.beside, *model.stored)}
     nodes = {**given, **{operator.name: operator for operator in model.operators}}
     taps = {(operator.name, place): name for operator in model.operators for place, name in enumerate(operator.gives)}
     expect_values(outputs, taps.values())
     ends = [source for source, name in taps.items() if name in outputs] or model.ends
     order = in_order([name for name, _ in ends], lambda name: nodes_read(nodes[name], kind))
     nodes = {**given, **{name: nodes[name] for name in order}}
-    flow = Dataflow(nodes, depending(nodes, [IMAGE]), Arrays(model.stored), kind, EVALUATORS, is_cast, RESHAPES, budget)
+    flow = Dataflow(
+        nodes, depending(nodes, [IMAGE, *model.beside]), Arrays(model.stored), kind, EVALUATORS, is_cast, RESHAPES, budget
+    )
     kernels = (flow.weights(each.inputs[1]) for each in model.operators if each.op in windows.KERNELS and len(each.inputs) > 1)
     channels = model.sides[3] or next((kernel.shape[-1] for kernel in kernels if kernel is not None and kernel.shape), 3)
-    found = read_graph(flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored, READERS, ends, taps.get)
-    return replace(found, output_names=tuple(taps[end] for end in ends if end in taps))
+    further = {name: image for name, image in _beside(model).items() if image is not None}
+    walk = begin(flow, Image((IMAGE, 0), channels, size, model.sides[0]), model.stored, taps.get, further=further)
+    read_nodes(walk, READERS.get)
+    names = tuple(taps[end] for end in ends if end in taps)
+    return replace(walk.builder.finish(walk.ends(ends)), evaluated=flow.evaluated, output_names=names)
+
+
+def _beside(model: Model) -> dict[str, Image | None]:
+    batch, rows, columns, _ = model.sides
+    return {name: further_image((name, 0), sizes, batch, (rows, columns)) for name, sizes in model.beside.items()}
 
 
 def _dense(walk: Walk[Operator], node: Operator) -> Read:

@@ -21,8 +21,9 @@ from porter.filegraph.kernels.layouts import Numbers, first, last
 from porter.filegraph.kernels.program import Program, Step
 from porter.formats.recognition import FORMATS
 from porter.frameworks import Classifier
-from porter.frameworks.images import classifier_of
+from porter.frameworks.images import beside, classifier_of
 from porter.frameworks.last_uses import last_uses
+from porter.graph import TakesInputs
 from porter.padding import Size
 
 NAME = "numpy"
@@ -30,11 +31,16 @@ NAME = "numpy"
 
 @dataclass(frozen=True)
 class NumpyModel:
-    """A program with the file's tensors, in the file's axis order."""
+    """A program with the file's tensors, in the file's axis order.
+
+    Attributes:
+        takes: what it takes, where that is more than images; the names of its further inputs are the program's.
+    """
 
     program: Program
     tensors: Mapping[str, Array]
     dtype: Dtype
+    takes: TakesInputs | None = None
 
     def __call__(self, batch: Array, names: tuple[str, ...]) -> dict[str, Array]:
         """The values called `names`, those of them that the program has, for a batch N×C×H×W; maps come back so.
@@ -47,7 +53,9 @@ class NumpyModel:
             return {name: np.concatenate([values[name] for values in each]) for name in each[0]}
         steps, channels_last, images = self._steps(names), self.program.channels_last, batch.astype(self.dtype)
         unused = last_uses((*step.inputs, *step.outputs) for step in steps)
-        known, found = {self.program.image: last(images) if channels_last else images}, dict[str, Array]()
+        known, found = dict[str, Numbers](), dict[str, Array]()
+        for name, value in {self.program.image: images, **self._beside(images)}.items():
+            known[name] = last(value) if channels_last else value
         for step, ended in zip(steps, unused, strict=True):
             values = self._run(step, known)
             known |= dict(zip(step.outputs, values, strict=True))
@@ -55,6 +63,12 @@ class NumpyModel:
             for name in ended:
                 known.pop(name, None)
         return {name: first(value) if channels_last else value for name, value in found.items()}
+
+    def _beside(self, images: Array) -> dict[str, Array]:
+        """What the further inputs are fed, by name."""
+        if self.takes is None:
+            return {}
+        return dict(zip((each.name for each in self.takes.further_inputs), beside(images, self.takes), strict=True))
 
     def _steps(self, names: tuple[str, ...]) -> list[Step]:
         """The steps that the values called `names` need."""
@@ -95,7 +109,7 @@ def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> NumpyModel:
         raise MissingFramework(f"porter's own engine has no rows for {checkpoint.format}", where=str(checkpoint.path))
     if dtype not in ("float32", "float64"):
         raise UsageError(f"porter's own engine runs files in float32 and float64, not in {dtype}")
-    return NumpyModel(import_module(format.rows).program(graph.definition), checkpoint.tensors, dtype)
+    return NumpyModel(import_module(format.rows).program(graph.definition), checkpoint.tensors, dtype, graph)
 
 
 def run_reference(model: NumpyModel, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
