@@ -119,6 +119,10 @@ class Builder:
     def input(self) -> Value:
         return Value(INPUT, input_shape(self.channels, self.axes, self.size))
 
+    def value(self, name: str) -> Value:
+        """What a node, or the graph as its input, gives."""
+        return self.input if name == INPUT else Value(name, self.shapes.get(name))
+
     def take(self, image: FurtherInput) -> Value:
         """A further input. Its path is the file's name of it, or the next free one."""
         image = replace(image, path=self._names.take(image.name))

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -30,19 +31,26 @@ class Undecided(GraphError):
 
 
 class Unknown(NamedTuple):
-    """A whole number that the input decides, such as the rows of a value, and the least that it can be."""
+    """A whole number that the input decides, such as the rows of a value, and the least that it can be.
+
+    Attributes:
+        rounded: of a quotient that is rounded down, what it is before that. Its name says that too.
+    """
 
     name: str
     least: int = 1
+    rounded: Open | None = None
 
 
 _Product = tuple[Unknown, ...]
 """In order; empty for one."""
+_Factor = int | Fraction
 
 
 @dataclass(frozen=True)
 class Open:
-    """A size that is open: a sum of products of unknowns, each a whole number of times.
+    """A size that is open: a sum of products of unknowns, each a number of times, which is a fraction where a file states that
+    dividing leaves nothing (`exactly`).
 
     Two of them are equal (==) where their sums are the same, whatever the unknowns are; see `is_equal`.
 
@@ -51,20 +59,21 @@ class Open:
         is_real: a file computes it as a real number, whose quotients are not cut.
     """
 
-    terms: tuple[tuple[_Product, int], ...]
+    terms: tuple[tuple[_Product, _Factor], ...]
     is_real: bool = field(default=False, compare=False)
 
     def __add__(self, other: Any) -> Any:
-        found = Counter(dict(self.terms))
+        found: dict[_Product, _Factor] = dict(self.terms)
         for product, factor in _terms(other):
-            found[product] += factor
+            found[product] = found.get(product, 0) + factor
         return _made(found, _is_real(self, other))
 
     def __mul__(self, other: Any) -> Any:
-        found = Counter[_Product]()
+        found: dict[_Product, _Factor] = {}
         for one, first in self.terms:
             for two, second in _terms(other):
-                found[tuple(sorted(one + two))] += first * second
+                product = tuple(sorted(one + two, key=_name))
+                found[product] = found.get(product, 0) + first * second
         return _made(found, _is_real(self, other))
 
     def __floordiv__(self, other: Any) -> Any:
@@ -106,7 +115,7 @@ class Open:
         return not is_equal(self, 0)
 
     @property
-    def bounds(self) -> tuple[float, float]:
+    def bounds(self) -> tuple[_Factor | float, _Factor | float]:
         """The least and the most that it can be, as far as the signs of its terms tell."""
         edge = sum(factor * math.prod(unknown.least for unknown in product) for product, factor in self.terms)
         factors = [factor for product, factor in self.terms if product]
@@ -116,8 +125,8 @@ class Open:
 Dim = int | Open
 
 
-def unknown(name: str, least: int = 1) -> Open:
-    return Open((((Unknown(name, least),), 1),))
+def unknown(name: str, least: int = 1, rounded: Open | None = None) -> Open:
+    return Open((((Unknown(name, least, rounded),), 1),))
 
 
 BATCH = unknown("images")
@@ -129,7 +138,11 @@ ONLY = unknown("the only image")
 counts as one."""
 
 
-def _terms(number: Any) -> Sequence[tuple[_Product, int]]:
+def _name(unknown: Unknown) -> str:
+    return unknown.name
+
+
+def _terms(number: Any) -> Sequence[tuple[_Product, _Factor]]:
     if isinstance(number, Open):
         return number.terms
     whole = int(number)
@@ -142,35 +155,75 @@ def _is_real(*numbers: Any) -> bool:
     return any(number.is_real if isinstance(number, Open) else isinstance(number, float) for number in numbers)
 
 
-def _made(terms: Mapping[_Product, int], is_real: bool) -> Any:
-    found = tuple(sorted((product, factor) for product, factor in terms.items() if factor))
-    if len(found) > _MOST_TERMS or any(abs(factor) > _MOST or len(product) > _MOST_TERMS for product, factor in found):
+def _made(terms: Mapping[_Product, _Factor], is_real: bool) -> Any:
+    kept = sorted((item for item in terms.items() if item[1]), key=lambda item: [each.name for each in item[0]])
+    found = tuple((product, factor.numerator if factor.denominator == 1 else factor) for product, factor in kept)
+    if len(found) > _MOST_TERMS or any(_is_large(factor) or len(product) > _MOST_TERMS for product, factor in found):
         raise Undecided
     if not any(product for product, _ in found):
         number = sum(factor for _, factor in found)
-        return float(number) if is_real else number
+        if number != int(number):
+            raise Undecided
+        return float(number) if is_real else int(number)
     return Open(found, is_real)
+
+
+def _is_large(factor: _Factor) -> bool:
+    return max(abs(factor.numerator), factor.denominator) > _MOST
 
 
 def _divided(number: Any, by: Any) -> tuple[Any, Any]:
     """The quotient, rounded down, and what is left."""
     if not isinstance(by, Open):
         ((_, divisor),) = _terms(by)
-        terms = dict(_terms(number))
-        rest = terms.pop((), 0)
-        if any(factor % divisor for factor in terms.values()):
-            raise Undecided
-        quotient = _made({product: factor // divisor for product, factor in terms.items()}, False) + rest // divisor
+        quotient = _rounded_down({product: Fraction(factor, divisor) for product, factor in _terms(number)})
     elif number == 0:
         quotient = 0
     else:
         (product, factor), (last, times) = _terms(number)[-1], by.terms[-1]
         left = Counter(product)
         left.subtract(last)
-        quotient = _made({tuple(sorted(left.elements())): factor // times}, False)
+        quotient = _made({tuple(sorted(left.elements(), key=_name)): factor // times}, False)
         if min(left.values()) < 0 or quotient * by != number:
             raise Undecided
     return (quotient * 1.0 if _is_real(number, by) else quotient), number - quotient * by
+
+
+def _rounded_down(terms: Mapping[_Product, _Factor]) -> Any:
+    """A sum rounded down: its whole factors, and an unknown for what is left of one unknown and a number. That is the same unknown
+    however a file comes to it, and rounding twice is rounding once.
+    """
+    whole = _made({product: math.floor(factor) for product, factor in terms.items()}, False)
+    left = {product: factor - math.floor(factor) for product, factor in terms.items() if factor != math.floor(factor)}
+    constant = left.pop((), Fraction())
+    if not left:
+        return whole
+    ((product, factor), *more) = left.items()
+    if more or len(product) != 1 or (product[0].rounded is not None and factor.numerator != 1):
+        raise Undecided
+    constant = Fraction(math.floor(constant * factor.denominator), factor.denominator)
+    if (before := product[0].rounded) is not None:
+        inner = {each: times * factor for each, times in before.terms}
+        return whole + _rounded_down({**inner, (): inner.get((), 0) + constant})
+    exact = _made({product: factor, (): constant}, False)
+    name = f"{factor} {product[0].name} + {constant}"
+    return whole + unknown(name, math.floor(exact.bounds[0]), exact)
+
+
+def exactly(number: Dim) -> Dim:
+    """A size of which no positive part is rounded: where it fits as the size of an axis, nothing was left.
+
+    Raises:
+        Undecided: its parts are no whole number together.
+    """
+    found: Any = 0
+    for product, factor in _terms(number):
+        part: Any = 1
+        for each in product:
+            part = part * (Open((((each,), 1),)) if each.rounded is None or factor < 0 else each.rounded)
+        found = found + _made({each: times * factor for each, times in _terms(part)}, False)
+    exact: Dim = found
+    return exact
 
 
 def _is_above(difference: Any, bound: int) -> bool:
@@ -207,6 +260,21 @@ def ratio(one: Dim, other: Dim) -> int | None:
     """How many times a size is another one; None where that has a fraction, or the input decides."""
     found = one // other if divides(other, one) else None
     return None if isinstance(found, Open) else found
+
+
+def quotient(number: Dim, by: Dim) -> Dim | None:
+    """A size divided by another one, where that leaves nothing, or only one unknown says whether it does; None for others."""
+    if divides(by, number):
+        return number // by
+    divisors = _terms(by)
+    if not isinstance(number, Open) or len(number.terms) != 1 or len(divisors) != 1 or not divisors[0][1]:
+        return None
+    left = Counter(number.terms[0][0])
+    left.subtract(divisors[0][0])
+    if min(left.values()) < 0 or left.total() != 1:
+        return None
+    found: Dim = _made({tuple(left.elements()): Fraction(number.terms[0][1]) / divisors[0][1]}, False)
+    return found
 
 
 def product(dims: Iterable[Dim]) -> Dim:
@@ -265,10 +333,11 @@ def as_real(array: Numbers) -> Numbers:
 def _quotient(number: Any, by: Any) -> Any:
     """Whole numbers are cut, real ones divided."""
     if isinstance(number, Open) or isinstance(by, Open):
-        quotient, left = _divided(number, by)
-        if left != 0:
+        found, left = _divided(number, by)
+        cut = not _is_real(number, by) and number >= 0 and by > 0
+        if left != 0 and not cut:
             raise Undecided
-        return quotient
+        return found
     return number / by if _is_real(number, by) else int(number / by)
 
 

@@ -10,14 +10,28 @@ import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, permutations
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, cast
 
+from porter.base.errors import GraphError
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dims import BATCH, ONLY, Dim, Open, divides, product, ratio, text, unknown
+from porter.filegraph.dims import BATCH, ONLY, Dim, Open, Undecided, divides, exactly, product, quotient, ratio, text, unknown
 from porter.filegraph.file_graph import Foreign
 from porter.filegraph.places import Items, place_of
-from porter.graph import AsMap, ChannelShuffle, DepthToSpace, Flatten, Identity, Op, Rearrange, Upsample
-from porter.graph.ops import AXES, MOST_AXES, Axis
+from porter.graph import (
+    AsMap,
+    ChannelShuffle,
+    ConcatChannels,
+    DepthToSpace,
+    Flatten,
+    Identity,
+    Op,
+    Rearrange,
+    Resize,
+    Shape,
+    SpaceToDepth,
+    Upsample,
+)
+from porter.graph.ops import AXES, MOST_AXES, Axis, Merge
 
 T = TypeVar("T")
 
@@ -126,9 +140,8 @@ class View:
         """Other axes over the same numbers; -1 is what is left. None where an axis cannot be split so."""
         if self.axes is None or self.sizes is None:
             return None
-        total, wanted = product(self.sizes), list(sizes)
-        if wanted.count(-1) == 1 and divides(others := -product(wanted), total):
-            wanted[wanted.index(-1)] = total // others
+        total = product(self.sizes)
+        wanted = next((found for each in (list(sizes), _exact(sizes)) if (found := _whole(each, total))), list(sizes))
         batch = self.sizes[0]
         if wanted and wanted[0] == 1 and total == batch * product(wanted):
             wanted[0] = batch  # a graph for one image, whose batch is free in the port
@@ -178,6 +191,22 @@ def unrepeated(views: Sequence[View]) -> list[View]:
     return [once(view, held) for view, held in zip(views, own, strict=True)]
 
 
+def _exact(sizes: Sequence[Dim]) -> list[Dim]:
+    """Sizes of which no part is rounded, since a file's reshape keeps all numbers; as they are where that is undecided."""
+    try:
+        return [exactly(size) for size in sizes]
+    except Undecided:
+        return [*sizes]
+
+
+def _whole(sizes: Sequence[Dim], total: Dim) -> list[Dim] | None:
+    """The sizes with -1 as what is left of the total; None where they do not have it."""
+    if -1 not in sizes:
+        return [*sizes] if product(sizes) == total else None
+    left = quotient(total, -product(sizes)) if sizes.count(-1) == 1 else None
+    return None if left is None else [left if size == -1 else size for size in sizes]
+
+
 def _place_of_only(sizes: Sequence[Dim], before: Dim) -> int:
     """The axis that gets an only image, which follows so many cells. It has one cell, so that it may stand in any near them: in one
     of its own, otherwise at the head of the next one, but not of the channels, which are the last.
@@ -200,6 +229,9 @@ def _split(pieces: Iterable[Piece], sizes: Iterable[Dim]) -> Axes | None:
                 return None
             if isinstance(missing, int) and isinstance(piece.size, int) and missing % piece.size and not piece.size % missing:
                 inner = piece.size // missing
+                left.append(Piece(piece.axis, inner, piece.stride))
+                piece = Piece(piece.axis, missing, piece.stride * inner)
+            elif isinstance(missing, Open) and (inner := ratio(piece.size, missing) or 1) > 1:
                 left.append(Piece(piece.axis, inner, piece.stride))
                 piece = Piece(piece.axis, missing, piece.stride * inner)
             if not divides(piece.size, missing):
@@ -425,8 +457,8 @@ class Views:
 
     def _moves(self, n: Piece, c: Piece, h: Piece, w: Piece, axes: Axes) -> list[tuple[Op, Iterable[tuple[Piece, ...]]]]:
         """Ops from a map to a map, with the numbers that the axes suggest."""
-        down, across, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
-        block, columns = (_stated(axis[-1].size) if axis else 1 for axis in (down, across))
+        rows, across, channels = axes[1:] if self.builder.order == "HWC" else (*axes[2:], axes[1])
+        block, columns = (_stated(axis[-1].size) if axis else 1 for axis in (rows, across))
         ops: list[tuple[Op, Iterable[tuple[Piece, ...]]]] = [
             (Upsample(block, columns), self._map(n, (h, Piece("R", block, 0)), (w, Piece("R", columns, 0)), (c,)))
         ]
@@ -439,6 +471,12 @@ class Views:
             ops.append((DepthToSpace(block, "DCR"), self._map(n, *cell, (Piece("C", rest),))))
             cell = (h, Piece("C", block, block)), (w, Piece("C", block))
             ops.append((DepthToSpace(block, "CRD"), self._map(n, *cell, (Piece("C", rest, block**2),))))
+        block = next((_stated(piece.size) for piece in channels if piece.axis == h.axis), 1)
+        fewer, narrower = (quotient(cell.size, block) for cell in (h, w))
+        if block > 1 and fewer is not None and narrower is not None:
+            blocks, within = ((Piece("H", fewer, block),), (Piece("W", narrower, block),)), (Piece("H", block), Piece("W", block))
+            ops.append((SpaceToDepth(block, "DCR"), self._map(n, *blocks, (*within, c))))
+            ops.append((SpaceToDepth(block, "CRD"), self._map(n, *blocks, (c, *within))))
         return ops
 
     def _map(self, n: Piece, h: tuple[Piece, ...], w: tuple[Piece, ...], c: tuple[Piece, ...]) -> list[tuple[Piece, ...]]:
@@ -455,7 +493,24 @@ class Views:
         return axes[-1 if value.is_array else 0] if axes else Piece("a", 1)  # a number of each image has none
 
     def _size(self, value: Value, axis: str) -> Dim:
-        return self._open.setdefault((value.node, axis), unknown(f"{axis} of {value.node}"))
+        if (value.node, axis) not in self._open:
+            size = self._computed(value.node, axis)
+            self._open[value.node, axis] = unknown(f"{axis} of {value.node}") if size is None else size
+        return self._open[value.node, axis]
+
+    def _computed(self, name: str, axis: str) -> Dim | None:
+        """The rows or columns of a map as its op makes them of those of the maps that it takes; None where that is undecided."""
+        node, place = self.builder.nodes.get(name), "CHW".find(axis)
+        values = [] if node is None else [self.builder.value(each) for each in node.inputs]
+        if node is None or place < 1 or isinstance(node.op, Foreign | Resize) or not all(each.is_map for each in values):
+            return None
+        sizes = [tuple(piece.size for piece in self._pieces(value)[1:]) for value in values]
+        try:
+            found = node.op.shape(*cast(list[Shape], sizes))[place]
+        except GraphError:  # of values that a file joins, the sizes are the same
+            opened = (each[place] for each in sizes if isinstance(each[place], Open))
+            return next(opened, None) if isinstance(node.op, Merge | ConcatChannels) else None
+        return found
 
 
 def _stated(size: Dim) -> int:

@@ -29,6 +29,13 @@ def choosing(op: Choice, channels: int) -> Array:
     return kernel
 
 
+def gathering(op: ops.SpaceToDepth, channels: int) -> Array:
+    """The kernel of a convolution whose windows stand side by side: filters x channels x rows x columns."""
+    filters = channels * op.block**2
+    kernel, _ = spreading(ops.DepthToSpace(op.block, op.order), filters)
+    return kernel
+
+
 def spreading(op: Spread, channels: int) -> tuple[Array, int]:
     """The kernel of a transposed convolution whose windows stand side by side, channels x filters of a group x rows x columns, and
     its groups."""

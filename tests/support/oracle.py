@@ -222,6 +222,16 @@ def _depth_to_space(op: Any, x: Array) -> Array:
     return result
 
 
+def _space_to_depth(op: Any, x: Array) -> Array:
+    channels = x.shape[1]
+    result = np.empty((len(x), channels * op.block**2, x.shape[2] // op.block, x.shape[3] // op.block))
+    for channel, row, column in np.ndindex(channels, op.block, op.block):
+        cell = row * op.block + column
+        to = cell * channels + channel if op.order == "DCR" else channel * op.block**2 + cell
+        result[:, to] = x[:, channel, row :: op.block, column :: op.block]
+    return result
+
+
 def _resize(op: Any, x: Array, like: Array | None = None) -> Array:
     """By the matrices of both axes."""
     scale, size = (getattr(op, name, ()) for name in ("scale", "size"))
@@ -330,6 +340,7 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "slice_channels": lambda op, x: x[:, list(range(op.start, op.stop, op.step))],
     "channel_shuffle": _shuffle,
     "depth_to_space": _depth_to_space,
+    "space_to_depth": _space_to_depth,
     "rearrange": _rearranged,
     "matmul": lambda op, first, second: first @ (second.swapaxes(-1, -2) if op.transpose else second),
     "attention": _attended,

@@ -71,6 +71,7 @@ from porter.graph import (
     Shape,
     Sign,
     SliceChannels,
+    SpaceToDepth,
     Sqrt,
     Step,
     ThresholdedRelu,
@@ -386,6 +387,7 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     SliceChannels: _slice,
     OPS["channel_shuffle"]: lambda draw, shape: ChannelShuffle(_divisor(draw, shape[0])),
     DepthToSpace: lambda draw, shape: DepthToSpace(draw(st.sampled_from(_blocks(shape[0]))), draw(st.sampled_from(["DCR", "CRD"]))),
+    SpaceToDepth: lambda draw, shape: SpaceToDepth(draw(st.integers(1, 2)), draw(st.sampled_from(["DCR", "CRD"]))),
     Rearrange: _rearrange,
     MatMul: lambda draw, _: MatMul(draw(st.booleans())),
     Attention: lambda draw, shape: Attention(_divisor(draw, shape[-1] or 1), draw(_SHARE)),
@@ -412,7 +414,7 @@ _OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPoo
 _OVER_ARRAYS = {MatMul, Attention, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
 OF_ARRAYS = ("rearrange", *(kind.name for kind in _OVER_ARRAYS))
 """Ops of arrays, which are rare among the others."""
-_OVER_MAPS |= {PadMap, ExtendMap, CropMap, ChannelShuffle, DepthToSpace, Upsample, Resize, ResizeLike}
+_OVER_MAPS |= {PadMap, ExtendMap, CropMap, ChannelShuffle, DepthToSpace, SpaceToDepth, Upsample, Resize, ResizeLike}
 
 
 def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:

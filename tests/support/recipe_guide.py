@@ -82,6 +82,7 @@ EXAMPLES: Mapping[str, str] = {
     "slice_channels": "{slice_channels: x, start: 0, stop: 4}",
     "channel_shuffle": "{channel_shuffle: x, groups: 2}",
     "depth_to_space": "{depth_to_space: x, block: 2}",
+    "space_to_depth": "{space_to_depth: x, block: 2}",
     "upsample": "{upsample: x, rows: 2, columns: 2}",
     "resize": "{resize: x, mode: linear, scale: [2, 2]}",
     "resize_like": "{resize_like: x, mode: linear, coordinates: align_corners, from: [small, a]}",

@@ -18,7 +18,7 @@ from porter.filegraph.arithmetic import SELU_ALPHA, SELU_GAMMA
 from porter.frameworks.caffe.maker import NONE, LayerMaker, Parameter, norm_name
 from porter.frameworks.caffe.sites import sides
 from porter.frameworks.numpy.nets import Held
-from porter.frameworks.single_ones import Choice, Spread, choosing, spreading
+from porter.frameworks.single_ones import Choice, Spread, choosing, gathering, spreading
 from porter.graph import Node, Op, ops
 from porter.graph.ops import is_map
 from porter.padding import less
@@ -234,6 +234,11 @@ def _spread(maker: LayerMaker, node: Node, op: Spread) -> None:
     maker.layer("Deconvolution", node.path, *node.inputs, blobs=[kernel], num_output=filters, bias_term=False, **own)
 
 
+def _space_to_depth(maker: LayerMaker, node: Node, op: ops.SpaceToDepth) -> None:
+    kernel, own = gathering(op, maker.channels(node.inputs[0])), {"kernel_size": op.block, "stride": op.block}
+    maker.layer("Convolution", node.path, *node.inputs, blobs=[kernel], num_output=len(kernel), bias_term=False, **own)
+
+
 PLAIN: Mapping[type[Op], Spelling] = {
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global_pool("AVE"),
@@ -281,6 +286,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.SliceChannels: _chosen,
     ops.ChannelShuffle: _chosen,
     ops.DepthToSpace: _spread,
+    ops.SpaceToDepth: _space_to_depth,
     ops.Upsample: _spread,
 }
 """Ops without a padding site that Caffe has, or of which its layers compose the same numbers."""

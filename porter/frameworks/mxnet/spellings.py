@@ -18,7 +18,7 @@ from porter.formats.mxnet.plain import OF_NUMBERS
 from porter.frameworks.mxnet.maker import NAMES, Attribute, SymbolMaker
 from porter.frameworks.mxnet.sites import filters, sides
 from porter.frameworks.numpy.nets import NONE, Held, Trained
-from porter.frameworks.single_ones import Choice, Spread, choosing, spreading
+from porter.frameworks.single_ones import Choice, Spread, choosing, gathering, spreading
 from porter.graph import Node, Op, ops
 from porter.graph.ops import is_map
 from porter.padding import less
@@ -231,6 +231,12 @@ def _spread(maker: SymbolMaker, node: Node, op: Spread) -> None:
     maker.node("Deconvolution", name, *node.inputs, maker.variable(f"{name}_weight", kernel), kernel=sides, stride=sides, **own)
 
 
+def _space_to_depth(maker: SymbolMaker, node: Node, op: ops.SpaceToDepth) -> None:
+    name, kernel = maker.values[node.path], gathering(op, maker.channels(node.inputs[0]))
+    sides, own = (op.block, op.block), filters(len(kernel), 1, False)
+    maker.node("Convolution", name, *node.inputs, maker.variable(f"{name}_weight", kernel), kernel=sides, stride=sides, **own)
+
+
 def _clip(low: float, high: float) -> Mapping[str, Attribute]:
     return {"a_min": low if math.isfinite(low) else -_LARGEST, "a_max": high if math.isfinite(high) else _LARGEST}
 
@@ -287,6 +293,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.SliceChannels: _chosen,
     ops.ChannelShuffle: _chosen,
     ops.DepthToSpace: _spread,
+    ops.SpaceToDepth: _space_to_depth,
     ops.Upsample: _spread,
 }
 """Ops without a padding site that MXNet has, or of which its operators compose the same numbers."""

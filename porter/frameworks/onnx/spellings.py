@@ -216,10 +216,23 @@ def _pad(maker: NodeMaker, node: Node, op: ops.Pad) -> None:
 
 
 def _channel_shuffle(maker: NodeMaker, node: Node, op: ops.ChannelShuffle) -> None:
-    """In between, the cells are one axis, so that no size has to be known."""
-    path, (source,) = node.path, node.inputs
+    (source,) = node.inputs
+    _shuffled(maker, node.path, source, op.groups)
+
+
+def _space_to_depth(maker: NodeMaker, node: Node, op: ops.SpaceToDepth) -> None:
+    """ONNX's has the cells of a block before the channels."""
+    if op.order == "DCR":
+        maker.node("SpaceToDepth", node.path, *node.inputs, blocksize=op.block)
+        return
+    cells = maker.node("SpaceToDepth", maker.name(f"{node.path}_cells"), *node.inputs, blocksize=op.block)
+    _shuffled(maker, node.path, cells, op.block**2)
+
+
+def _shuffled(maker: NodeMaker, path: str, source: str, groups: int) -> None:
+    """A map with one channel of each group at a time. In between, the cells are one axis, so that no size has to be known."""
     channels = maker.shapes[path][0] or 0
-    sizes = maker.integers(f"{path}.groups", 0, op.groups, channels // op.groups, -1)
+    sizes = maker.integers(f"{path}.groups", 0, groups, channels // groups, -1)
     grouped = maker.node("Reshape", maker.name(f"{path}_grouped"), source, sizes)
     turned = maker.node("Transpose", maker.name(f"{path}_turned"), grouped, perm=(0, 2, 1, 3))
     maker.node("Reshape", path, turned, maker.node("Shape", maker.name(f"{path}_shape"), source))
@@ -305,6 +318,7 @@ PLAIN: Mapping[type[Op], Spelling] = {
     ops.ExtendMap: _extend_map,
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _plain("DepthToSpace", lambda op: {"blocksize": op.block, "mode": op.order}),
+    ops.SpaceToDepth: _space_to_depth,
     ops.Upsample: _upsample,
     ops.Rearrange: arrays.rearrange,
     ops.MatMul: arrays.matmul,

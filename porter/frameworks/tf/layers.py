@@ -261,6 +261,20 @@ def _depth_to_space(maker: LayerMaker, op: ops.DepthToSpace, name: str, inputs: 
     return maker.operation("depth_to_space", name, value, op.block, data_format="channels_last")
 
 
+def _space_to_depth(maker: LayerMaker, op: ops.SpaceToDepth, name: str, inputs: list[Symbol]) -> Symbol:
+    """Every cell of a block is a part of the map. Reshaped, it would need a size that is known."""
+    (value,), block = inputs, op.block
+    places = [(row, column) for row in range(block) for column in range(block)]
+    parts = [
+        maker.part(value, (slice(None), slice(row, None, block), slice(column, None, block)), maker.name(f"{name}_{row}_{column}"))
+        for row, column in places
+    ]
+    if op.order == "DCR" or block == 1:
+        return maker.layer("Concatenate", name, parts, axis=-1) if block > 1 else maker.layer("Identity", name, value)
+    cells = maker.layer("Concatenate", maker.name(f"{name}_cells"), parts, axis=-1)
+    return _take(maker, cells, np.arange(cells.size(-1)).reshape(block**2, -1).T, name)
+
+
 def _take(maker: LayerMaker, value: Symbol, order: Any, name: str) -> Symbol:
     """The channels of `value` in another order."""
     return maker.operation("take", name, value, order.ravel().tolist(), axis=-1)
@@ -338,6 +352,7 @@ LAYERS: Mapping[type[Op], _Spelling] = {
     ops.CropAxis: _crop_axis,
     ops.ChannelShuffle: _channel_shuffle,
     ops.DepthToSpace: _depth_to_space,
+    ops.SpaceToDepth: _space_to_depth,
     ops.Upsample: _spatial("UpSampling2D", lambda op: {"size": (op.rows, op.columns)}),
     ops.Resize: _resize,
     ops.ResizeLike: _resize,

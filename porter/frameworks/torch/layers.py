@@ -213,6 +213,20 @@ class DepthToSpace(nn.Module):
         return cells.reshape(n, -1, rows * self.block, columns * self.block)
 
 
+class SpaceToDepth(nn.Module):
+    """Blocks of cells as channels, the cell first. nn.PixelUnshuffle has the channel first."""
+
+    def __init__(self, block: int) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, _, rows, columns = x.shape
+        rows, columns = rows // self.block, columns // self.block
+        cells = x.reshape(n, -1, rows, self.block, columns, self.block)
+        return cells.permute(0, 3, 5, 1, 2, 4).reshape(n, -1, rows, columns)
+
+
 class Power(nn.Module):
     """x to the power of a number."""
 

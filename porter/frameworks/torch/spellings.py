@@ -221,6 +221,9 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.DepthToSpace: lambda op, shape: (
         Layer("PixelShuffle", {"upscale_factor": op.block}) if op.order == "CRD" else Layer("DepthToSpace", {"block": op.block})
     ),
+    ops.SpaceToDepth: lambda op, shape: (
+        Layer("PixelUnshuffle", {"downscale_factor": op.block}) if op.order == "CRD" else Layer("SpaceToDepth", {"block": op.block})
+    ),
     ops.Upsample: _upsample,
     ops.Rearrange: lambda op, shape: (
         Layer("Rearrange", {"pattern": op.pattern}) if op.moves.joined else Layer("Flatten", {"start_dim": 0})

@@ -12,7 +12,18 @@ from typing import Any, ClassVar
 from porter.base.errors import GraphError
 from porter.graph.ops.joins import alike, known_size
 from porter.graph.ops.kinds import Amounts, Axis, Count, Fill, Function, Mode, Number, Whole
-from porter.graph.ops.op import LARGER, KeepsSign, Op, Shape, array_shape, expect_array, expect_channels, expect_map, shape_text
+from porter.graph.ops.op import (
+    LARGER,
+    KeepsSign,
+    Op,
+    Shape,
+    array_shape,
+    expect_array,
+    expect_channels,
+    expect_map,
+    shape_text,
+    with_channels,
+)
 
 AXES: tuple[Axis, ...] = ("channels", "rows", "columns")
 """Those of a map, in porter's order."""
@@ -86,9 +97,9 @@ class Crop(AtEnds, KeepsSign):
 
     def shape(self, *inputs: Shape) -> Shape:
         sizes = list(inputs[0])
-        for axis, cells in self.cuts.items():
+        for axis, (before, after) in self.ends.items():
             size = sizes[axis]
-            sizes[axis] = None if size is None else len(range(size)[cells])
+            sizes[axis] = None if size is None else max(-((before + after - size) // self.step), 0)
         if 0 in sizes:
             raise GraphError(f"nothing is left of {shape_text(inputs[0])}", next=LARGER)
         return type(inputs[0])(sizes)
@@ -118,7 +129,7 @@ class SliceChannels(Crop, name="slice_channels"):
         most = expect_channels(inputs[0])[0] or 0
         if not self.step or not self.channels or not 0 <= min(self.channels) <= max(self.channels) < most:
             raise GraphError(f"{shape_text(inputs[0])} has no channels {self.start}:{self.stop}:{self.step}")
-        return super().shape(*inputs)
+        return with_channels(inputs[0], len(self.channels))
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,20 @@ class DepthToSpace(KeepsSign, name="depth_to_space"):
 
 
 @dataclass(frozen=True)
+class SpaceToDepth(KeepsSign, name="space_to_depth"):
+    """Cells of block x block as channels, as `depth_to_space` with these attributes takes them back."""
+
+    block: Count
+    order: Blocks = "DCR"
+
+    def shape(self, *inputs: Shape) -> Shape:
+        channels, *cells = expect_map(inputs[0])
+        if any(n is not None and n % self.block for n in cells):
+            raise GraphError(f"blocks of {self.block}x{self.block} do not divide {shape_text(inputs[0])}")
+        return ((channels or 0) * self.block**2, *(None if n is None else n // self.block for n in cells))
+
+
+@dataclass(frozen=True)
 class Upsample(KeepsSign, name="upsample"):
     """Every cell repeated `rows` times down and `columns` times across (nearest neighbour)."""
 

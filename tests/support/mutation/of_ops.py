@@ -57,6 +57,7 @@ from porter.graph import (
     Softmax,
     Softplus,
     Softsign,
+    SpaceToDepth,
     Step,
     Swish,
     Tanh,
@@ -308,7 +309,9 @@ OF_OPS: Mapping[str, Planter] = {
     "slice": _op(_slice, SliceChannels),
     "step lost": _op(_lost, Op),
     "flatten order": _op(_same(lambda op: iter([replace(op, order="HWC" if op.order == "CHW" else "CHW")])), Flatten),
-    "blocks order": _op(_same(lambda op: iter([replace(op, order="CRD" if op.order == "DCR" else "DCR")])), DepthToSpace),
+    "blocks order": _op(
+        _same(lambda op: iter([replace(op, order="CRD" if op.order == "DCR" else "DCR")])), DepthToSpace, SpaceToDepth
+    ),
     "channel pad": _op(_same(lambda op: iter([PadChannels(op.after, op.before)])), PadChannels),
     "edge mode": _op(_same(lambda op: (replace(op, mode=mode) for mode in ("edge", "reflect", "symmetric", "wrap"))), ExtendMap),
     "resize": _op(_resize, Resize, ResizeLike),

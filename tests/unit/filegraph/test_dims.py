@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 import tokenize
 from collections.abc import Callable
@@ -12,7 +14,21 @@ import numpy as np
 import pytest
 
 import porter
-from porter.filegraph.dims import Undecided, divides, known, of_sizes, product, ratio, text, unknown
+from porter.filegraph.dims import (
+    Dim,
+    Open,
+    Undecided,
+    Unknown,
+    divides,
+    exactly,
+    known,
+    of_sizes,
+    product,
+    quotient,
+    ratio,
+    text,
+    unknown,
+)
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
 from tests.support.filegraph.values import values_of
@@ -45,11 +61,38 @@ def test_what_holds_whatever_the_input_is_is_said(found: Any, wanted: Any) -> No
     assert found == wanted
 
 
+@pytest.mark.parametrize("size", range(1, 40))
+def test_a_quotient_is_rounded_down_whatever_the_size_is(size: int) -> None:
+    def at_size(number: Dim) -> float:
+        if isinstance(number, int):
+            return number
+        return sum(factor * math.prod(map(of_one, unknowns)) for unknowns, factor in number.terms)
+
+    def of_one(unknown: Unknown) -> int:
+        return size if unknown.rounded is None else math.floor(at_size(unknown.rounded))
+
+    for steps in itertools.product((-1, 1, 5), (2, 3, 7), (-2, 1), (2, 4), (-1, 3)):
+        found: Dim = ROWS
+        whole = size
+        for place, number in enumerate(steps):
+            found, whole = (found // number, whole // number) if place % 2 else (found + number, whole + number)
+        assert at_size(found) == whole
+        assert isinstance(found, Open) and found.bounds[0] <= whole
+
+
+def test_a_quotient_is_one_unknown_however_it_is_computed() -> None:
+    assert ((ROWS - 1) // 2 + 2) // 2 == (ROWS + 3) // 4 == (2 * ROWS - 2) // 8 + 1
+    assert ROWS // 2 != (ROWS + 1) // 2
+    assert exactly(ROWS // 2) * 2 == ROWS and (ROWS // 2) * 2 != ROWS
+    assert quotient(ROWS * COLUMNS, 2 * COLUMNS) == exactly(ROWS // 2)
+    assert quotient(ROWS * COLUMNS, 2) is None  # either of them may be even
+
+
 @pytest.mark.parametrize(
     "ask",
     [
         *(lambda: ROWS > 1, lambda: ROWS < 1_000_000, lambda: ROWS > COLUMNS, lambda: bool(ROWS - 3), lambda: known([4, ROWS])),
-        *(lambda: ROWS // 2, lambda: ROWS % 29, lambda: 8 // ROWS, lambda: ROWS * 0.5, lambda: ROWS // COLUMNS),
+        *(lambda: ROWS * COLUMNS // 2, lambda: bool(ROWS % 29), lambda: 8 // ROWS, lambda: ROWS * 0.5, lambda: ROWS // COLUMNS),
         lambda: product([ROWS + COLUMNS + place for place in range(80)]),
     ],
 )

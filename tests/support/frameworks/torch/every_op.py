@@ -64,6 +64,7 @@ from porter.graph import (
     RmsNorm,
     SliceChannels,
     Softplus,
+    SpaceToDepth,
     Step,
     ThresholdedRelu,
     Tokens,
@@ -220,6 +221,7 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     w.add("small", MaxPool(THREE, Convention(fill=LOWEST)), "stem")
     w.add("thin", GlobalMaxPool(keep=True), "first")
     w.add("single", Dense(1), "features")
+    w.add("large", DepthToSpace(2), "stem")
     w.add("size", Abs(), "stem")
     w.add("above", Affine((1.0,), (0.3,)), "size")
     w.add("above_features", GlobalAvgPool(), "above")
@@ -229,6 +231,7 @@ def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
     cases += [(op, inputs) for op in OF_SEVERAL for inputs in (("first", "last"), ("first", "last", "first"))]
     cases += [(Divide(), inputs) for inputs in (("first", "thin"), ("thin", "thin"))]
     cases += [(op, ("thin", "last")) for op in OF_SEVERAL if not isinstance(op, ConcatChannels)]
+    cases += [(SpaceToDepth(2, order), ("large",)) for order in ("DCR", "CRD")]
     arrays = [w.add(path, op, *inputs) for path, op, inputs in ARRAYS]
     cases += [(op, ("cells",)) for op in OF_CELLS]
     cases += [(ResizeLike(mode, rule), ("small", "stem")) for mode in ("linear", "cubic") for rule in RULES]

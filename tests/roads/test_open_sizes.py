@@ -1,0 +1,63 @@
+"""What a model computes from its image's size stays open: files without a size are ported for every one that the model takes."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import porter
+
+
+class Unshuffled(nn.Module):
+    """Blocks of cells as channels, twice, and a map resized to another's size, which is a quotient of the image's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.down, self.last = nn.Conv2d(12, 8, 3, padding=1), nn.Conv2d(12, 8, 3, 2, 1), nn.Conv2d(16, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = [x[..., row::2, column::2] for column in (0, 1) for row in (0, 1)]
+        first, second = self.conv(F.pixel_unshuffle(x, 2)), self.down(torch.cat(parts, 1))
+        wide = F.interpolate(second, size=first.shape[2:], mode="bilinear", align_corners=True)
+        return F.pixel_shuffle(self.last(torch.cat([first, wide], 1)), 2)
+
+
+@pytest.fixture(scope="module")
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return Unshuffled().eval()
+
+
+@pytest.mark.parametrize(
+    ("exporter", "to"),
+    [("torch.export", "torch"), ("torch.export", "tf"), ("torch.onnx", "onnx"), ("torch.onnx", "torch"), ("TorchScript", "torch")],
+)
+def test_blocks_of_cells_at_every_even_size(exporter: str, to: str, network: nn.Module, tmp_path: Path) -> None:
+    file, image = tmp_path / ("model.pt2" if exporter == "torch.export" else "model.onnx"), torch.randn(2, 3, 20, 28)
+    sizes = {0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if exporter == "torch.export":
+            torch.export.save(torch.export.export(network, (image,), dynamic_shapes=(sizes,)), file)
+        else:
+            pytest.importorskip("onnx")
+            own: dict[str, Any] = {"dynamic_axes": {"x": [0, 2, 3]}, "input_names": ["x"]}
+            if exporter == "torch.onnx":
+                own = {"external_data": False, "dynamic_shapes": (sizes,)}
+            torch.onnx.export(network, (image,), file, dynamo=exporter == "torch.onnx", **own)
+    port = porter.convert(str(file), destination=to, out=tmp_path / "port", input_size="any").port
+    assert port.record.check == "passed" and port.record.input.size is None
+    model = porter.load(tmp_path / "port")
+    for size in ((20, 28), (34, 22)):
+        x = torch.randn(2, 3, *size)
+        given = model(x if to == "torch" else x.numpy().transpose(0, 2, 3, 1) if to == "tf" else x.numpy())
+        found = np.asarray(given.detach() if to == "torch" else given)
+        wanted = network(x).detach().numpy()
+        np.testing.assert_allclose(found.transpose(0, 3, 1, 2) if to == "tf" else found, wanted, rtol=0, atol=2e-5)
