@@ -359,6 +359,8 @@ class Walk(Generic[N]):
         view = self.view(source)
         if source[0] in self.apart:
             return self.builder.foreign(source[0], "an output that is taken apart into images", view.value)
+        if view.value.node in self.builder.truths:
+            return self.builder.foreign(source[0], "an output that says whether something holds, in no numbers", view.value)
         if view.axes and self.views.batch not in (0, 1) and self.views.has_more(view.axes[0]):
             return self.builder.foreign(source[0], "an output whose first axis has more than the images", view.value)
         if len(view.axes or ()) == (not self.views.whole) and view.value.shape != ():

@@ -147,6 +147,16 @@ def test_choices_of_keras(tmp_path: Path) -> None:
         expect_proved(tmp_path / file, "torch", tmp_path / f"of {file}", 4)
 
 
+def test_a_comparison_is_no_output(tmp_path: Path) -> None:
+    class Above(Network):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:  # type: ignore[override]
+            x = self.conv(x)
+            return x, x > 0
+
+    with pytest.raises(PorterError, match=r"'gt_2' .an output that says whether something holds, in no numbers"):
+        porter.convert(exported(Above().eval(), "torch.export", tmp_path), out=tmp_path / "port")
+
+
 def test_a_choice_of_infinite_numbers_is_refused(tmp_path: Path) -> None:
     class Masked(Network):
         def forward(self, x: torch.Tensor) -> torch.Tensor:  # type: ignore[override]

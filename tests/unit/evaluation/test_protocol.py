@@ -23,7 +23,8 @@ def port(protocol: Preprocess | None = CROPPED, size: tuple[int, int] | None = N
     own: dict[str, Any] = {"variant": "resnet50v2", "zoo": "slim", "framework": "torch", "output": "logits", "preprocess": protocol}
     own |= {"classes": 1000, "background": False}
     taken = SimpleNamespace(layout="NCHW", size=size, native_size=(96, 96), channels=fields.pop("channels", 3))
-    return SimpleNamespace(folder=Path("port"), record=SimpleNamespace(**{**own, "input": taken, **fields}))
+    graph = SimpleNamespace(further_inputs=(), axes=())
+    return SimpleNamespace(folder=Path("port"), graph=graph, record=SimpleNamespace(**{**own, "input": taken, **fields}))
 
 
 def test_a_port_is_fed_what_its_protocol_gives_in_proportion_to_its_size() -> None:
