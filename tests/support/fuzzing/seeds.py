@@ -310,6 +310,23 @@ def _frozen(folder: Path) -> Path:
     return folder / "model.pb"
 
 
+def _atrous(folder: Path) -> Path:
+    from tests.support.formats.tf_graph.file_graphs import frozen, tensorflow, variable
+
+    def compute(x: Any) -> Any:
+        convolved = tensorflow().compat.v1.nn.with_space_to_batch(
+            x,
+            [2, 2],
+            "SAME",
+            lambda each, *_: tensorflow().nn.conv2d(each, variable("k", 3, 3, 3, 4), 1, "VALID"),
+            filter_shape=[3, 3],
+        )
+        return tensorflow().nn.relu(convolved)
+
+    frozen(folder / "atrous.pb", compute, (None, None))
+    return folder / "atrous.pb"
+
+
 def _saved_model(folder: Path) -> Path:
     _keras_model().export(folder / "saved", verbose=False)
     return folder / "saved"
@@ -457,7 +474,7 @@ SEEDS: Mapping[str, Sequence[Callable[[Path], Path]]] = {
     "torch": (_torch(True), _torch(True, True), _torch(False), _torch(False, True)),
     "keras-h5": (_keras("model.h5"), _keras_legacy, _keras("model.weights.h5")),
     "keras": (_keras("model.keras"), _keras_layers),
-    "tf_graph": (_frozen,),
+    "tf_graph": (_frozen, _atrous),
     "saved-model": (_saved_model,),
     "tf_checkpoint": (_checkpoint_of_a_network, _checkpoint(2), _checkpoint(1)),
     "recipe": (_recipe,),
