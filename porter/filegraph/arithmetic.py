@@ -8,15 +8,15 @@ Functions take the values that a node reads as references; axes are places in th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.dataflow import N, Reference, Tensor
-from porter.filegraph.dims import Open, product
+from porter.filegraph.dataflow import N, Pattern, Reference, Tensor
+from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View, unrepeated
 from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
@@ -318,8 +318,11 @@ def batch_norm(
     Args:
         momentum: as in torch; 0 where the file does not state it.
     """
-    view = walk.by_cell(source, walk.views.channels_place)
-    view = walk.as_cells(f"{node.name}:cells", view) or view
+    if (apart := _of_each_image(walk, walk.view(source), tensors)) is not None:
+        view, tensors = apart
+    else:
+        view = walk.by_cell(source, walk.views.channels_place)
+        view = walk.as_cells(f"{node.name}:cells", view) or view
     if view.value.is_array and len(view.axes or ()) == 4:  # of windows, say, which are a map's here
         view = walk.views.of(walk.value(source))
     names = _vectors(walk, view, tensors)
@@ -328,9 +331,59 @@ def batch_norm(
     for role, neutral in (("gamma", 1), ("beta", 0)):
         name = names.get(role, "")
         learnt = name in walk.trained or name.rpartition("/")[2] == role
-        if name and not learnt and np.all(walk.flow.constants.array(name) == neutral):
+        if name and not learnt and np.all(walk.flow.held(name) == neutral):
             del names[role]
-    return _each_cell(walk, node, view, ops.BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names)
+    found = _each_cell(walk, node, view, ops.BatchNorm(epsilon, momentum, "gamma" in names, "beta" in names), names)
+    return found if apart is None else found.reshaped(walk.view(source).sizes or ()) or Lacks()
+
+
+def _of_each_image(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> tuple[View, Mapping[str, Reference]] | None:
+    """The images of a tensor whose channels stand one after the other in its second axis, and the vectors of one of them; None for
+    other tensors, and where each image has vectors of its own. torch writes an InstanceNorm with running statistics so.
+    """
+    sizes, channels = view.sizes or (), view.value.channels
+    if len(sizes) != 4 or sizes[0] != 1 or not view.value.is_map or not channels or not view.has_batch(1):
+        return None
+    images = quotient(sizes[1], channels)
+    apart = None if images is None else view.reshaped([images, channels, *sizes[2:]])
+    if images is None or apart is None or not walk.views.has_channels(apart, 1):
+        return None
+    vectors = {role: _of_one_image(walk, source, images, channels) for role, source in tensors.items()}
+    found = {role: source for role, source in vectors.items() if source is not None}
+    return (apart, found) if len(found) == len(vectors) else None
+
+
+def _of_one_image(walk: Walk[N], source: Reference, images: Dim, channels: int) -> Reference | None:
+    """A vector that is repeated for each image, once."""
+    node = walk.flow.nodes.get(source[0])
+    if node is not None and node.name in walk.flow.live:
+        is_repeated = walk.flow.kind(node) == "Tile" and walk.flow.dims(node.inputs[1]) == [images]
+        return node.inputs[0] if is_repeated else None
+    numbers = walk.flow.value(source)
+    if numbers is None or isinstance(images, Open) or numbers.shape != (images * channels,):
+        return None
+    rows = numbers.reshape(images, channels)
+    return (walk.flow.hold(f"{source[0]}:of one image", rows[0]).name, 0) if np.all(rows == rows[0]) else None
+
+
+def response_norm(walk: Walk[N], node: N, means: Pattern, pool: str, size_of: Callable[[N, Value], int | None]) -> Value | None:
+    """What torch.nn.functional.local_response_norm writes, x / (bias + alpha * means of squares) ** beta; None for other quotients.
+    Its alpha multiplies a mean, porter's a sum.
+
+    Args:
+        means: the means of squares over neighbouring channels, as a pattern whose `pool` is the op that takes them.
+        size_of: over how many channels that does, from its node and x; None where it takes others.
+    """
+    found = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
+    if found is None:
+        return None
+    value, before = walk.value(found["x"]), node
+    while before.op != pool:
+        live = [name for name, _ in before.inputs if name in walk.flow.live]
+        before = walk.flow.nodes[live[-1] if before is node else live[0]]
+    size = size_of(before, value)
+    op = ops.LocalResponseNorm(size or 1, found["$alpha"] / (size or 1), found["$beta"], found["$bias"])
+    return None if size is None else walk.builder.add(node.name, op, value)
 
 
 def norm_of_cells(
@@ -408,7 +461,7 @@ def instance_norm(walk: Walk[N], node: N, source: Reference, tensors: Mapping[st
 
 def _vectors(walk: Walk[N], view: View, tensors: Mapping[str, Reference]) -> dict[str, str] | None:
     """The names of stored vectors that have a number for each channel; None where one of them is something else."""
-    found = {role: walk.flow.tensor(source) for role, source in tensors.items()}
+    found = {role: walk.flow.weights(source) for role, source in tensors.items()}
     fitting = {role: tensor.name for role, tensor in found.items() if tensor and is_vector(tensor, view.value.channels)}
     return fitting if len(fitting) == len(tensors) else None
 

@@ -212,6 +212,10 @@ class Dataflow(Generic[N]):
         self.evaluated[name] = array
         return Tensor(name, array.shape)
 
+    def held(self, name: str) -> Numbers:
+        """The content of a tensor by its name: a stored one, or one that was computed."""
+        return self.evaluated[name] if name in self.evaluated else self.constants.array(name)
+
     def stated(self, name: str, numbers: Numbers) -> Reference:
         """Keeps numbers that a node states itself, as a constant."""
         self.computed[name, 0] = numbers

@@ -209,9 +209,7 @@ class Walk(Generic[N]):
         tensor = self.flow.weights(before)
         if tensor is None or not tensor.shape:
             return None
-        held = self.flow.evaluated.get(tensor.name)
-        zero = not np.any(self.flow.constants.array(tensor.name) if held is None else held)
-        return tensor.shape[place_of(place, len(tensor.shape))] if zero else None
+        return None if np.any(self.flow.held(tensor.name)) else tensor.shape[place_of(place, len(tensor.shape))]
 
     def array(self, source: Source, order: Sequence[int] | None = None) -> View | None:
         """A value as an array with its tensor's axes, in another order if one is given, or as features; None where porter has no op

@@ -29,17 +29,35 @@ class Unshuffled(nn.Module):
         return F.pixel_shuffle(self.last(torch.cat([first, wide], 1)), 2)
 
 
-@pytest.fixture(scope="module")
-def network() -> nn.Module:
-    torch.manual_seed(0)
-    return Unshuffled().eval()
+class Normed(nn.Module):
+    """Norms over neighbouring channels and by running statistics, and channels shuffled by a reshape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 4, 1)
+        self.shuffle, self.response = nn.ChannelShuffle(4), nn.LocalResponseNorm(5, 0.3, 0.75, 2.0)
+        self.norm = nn.InstanceNorm2d(8, affine=True, track_running_stats=True)
+        for numbers, low in ((self.norm.running_mean, -1), (self.norm.running_var, 0.5), (self.norm.weight, 0.5)):
+            nn.init.uniform_(numbers, low, 2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.norm(self.response(self.shuffle(self.conv(x))))
+        images, channels, rows, columns = x.shape
+        return self.last(x.view(images, 2, channels // 2, rows, columns).transpose(1, 2).reshape(images, channels, rows, columns))
 
 
 @pytest.mark.parametrize(
-    ("exporter", "to"),
-    [("torch.export", "torch"), ("torch.export", "tf"), ("torch.onnx", "onnx"), ("torch.onnx", "torch"), ("TorchScript", "torch")],
+    ("exporter", "made", "to"),
+    [
+        *(("torch.export", Unshuffled, to) for to in ("torch", "tf")),
+        *(("torch.onnx", made, to) for made in (Unshuffled, Normed) for to in ("torch", "onnx")),
+        ("TorchScript", Unshuffled, "torch"),
+        ("torch.export", Normed, "torch"),
+    ],
 )
-def test_blocks_of_cells_at_every_even_size(exporter: str, to: str, network: nn.Module, tmp_path: Path) -> None:
+def test_models_at_every_size_that_they_take(exporter: str, made: type[nn.Module], to: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network = made().eval()
     file, image = tmp_path / ("model.pt2" if exporter == "torch.export" else "model.onnx"), torch.randn(2, 3, 20, 28)
     sizes = {0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO}
     with warnings.catch_warnings():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from porter.filegraph import arithmetic
+from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.products import Product, by_matrix, dense, matmul, with_matrices
 from porter.filegraph.views import View
@@ -14,6 +16,7 @@ from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Affine, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Swish
 
+_MEANS = "Squeeze", ("AveragePool", ("Pad", ("Reshape", ("Mul", "x", "x"))))
 _OF_ANY_NUMBER = frozenset({"Max", "Mean", "Min", "Sum"})
 """Operators of one value or more."""
 
@@ -42,7 +45,26 @@ def operands(node: OnnxNode) -> Sequence[Operand]:
 def read_binary(walk: Walk, node: OnnxNode) -> Read:
     if len(node.inputs) != 2 and node.op not in _OF_ANY_NUMBER:
         return Lacks()
+    if node.op == "Div":
+        for means in (_MEANS, ("Reshape", _MEANS)):
+            found = arithmetic.response_norm(walk, node, means, "AveragePool", partial(_channels_pooled, walk))
+            if found is not None:
+                return found
     return arithmetic.combine(walk, node, "Add" if node.op == "Sum" else node.op, node.inputs)
+
+
+def _channels_pooled(walk: Walk, pool: OnnxNode, value: Value) -> int | None:
+    """Over how many channels of a value an average over five axes is taken, as torch.onnx writes a LocalResponseNorm."""
+    padded = walk.flow.nodes[pool.inputs[0][0]]
+    squares, kernel = walk.view(padded.inputs[0]), pool.integers("kernel_shape")
+    pads, fill = padded.stated(walk.flow, "pads", 1), padded.input(2)
+    size = kernel[0] if kernel else 0
+    along = squares.sizes is not None and squares.sizes[1:3] == (1, value.channels) and len(squares.sizes) == 5 == len(kernel) + 2
+    plain = kernel[1:] == (1, 1) and {*pool.integers("strides")} <= {1} and not any(pool.integers("pads"))
+    plain = plain and pool.text("auto_pad", "NOTSET") == "NOTSET" and padded.text("mode", "constant") == "constant"
+    plain = plain and padded.input(3) is None and (fill is None or walk.flow.number(fill) == 0)
+    around = [0, 0, size // 2, 0, 0, 0, 0, (size - 1) // 2, 0, 0]
+    return size if along and plain and pads == around else None
 
 
 def read_clip(walk: Walk, node: OnnxNode) -> Read:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.torch_export.nodes import AtenNode, Walk
 from porter.formats.torch_export.sizes import whole_numbers
-from porter.graph import LayerNorm, LocalResponseNorm, PRelu, RmsNorm, ThresholdedRelu
+from porter.graph import LayerNorm, PRelu, RmsNorm, ThresholdedRelu
 
 COMPARED = {"gt": "Greater", "ge": "GreaterOrEqual", "lt": "Less", "le": "LessOrEqual"}
 """Comparisons, as porter.filegraph.choices calls them."""
@@ -32,7 +33,7 @@ KINDS = {
 """Names of ops in patterns."""
 _LONGEST = 8
 """How many moves a kernel may have gone through."""
-_MEANS = "avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))
+_MEANS = "view", ("squeeze", ("avg_pool3d", ("pad", ("view", ("Mul", "x", "x")))))
 
 
 def kind_of(node: AtenNode) -> str:
@@ -59,7 +60,9 @@ def read_binary(walk: Walk, node: AtenNode) -> Read:
     first, second = node.arguments["self"], node.arguments["exponent" if node.op == "pow" else "other"]
     if node.arguments.get("alpha", 1) != 1 or node.arguments.get("rounding_mode"):
         return Lacks(f"{node.op} with {'rounding' if node.op == 'div' else 'alpha'}")
-    found = _response_norm(walk, node) if node.op == "div" else None
+    found = (
+        arithmetic.response_norm(walk, node, _MEANS, "avg_pool3d", partial(_channels_pooled, walk)) if node.op == "div" else None
+    )
     return found or arithmetic.combine(walk, node, KINDS[node.op], (second, first) if node.op == "rsub" else (first, second))
 
 
@@ -73,25 +76,16 @@ def read_scaled_sum(walk: Walk, node: AtenNode) -> Read:
     return arithmetic.combine_constant(walk, node, "Add", product, node.arguments["self"])
 
 
-def _response_norm(walk: Walk, node: AtenNode) -> Value | None:
-    """What torch.nn.functional.local_response_norm writes. Torch's alpha multiplies a mean, porter's a sum."""
-    means = "view", ("squeeze", _MEANS)
-    found = walk.flow.match(node, ("Div", "x", ("Pow", ("Add", ("Mul", means, "$alpha"), "$bias"), "$beta")))
-    if found is None:
-        return None
-    value, pool = walk.value(found["x"]), node
-    while pool.op != "avg_pool3d":
-        live = [name for name, _ in pool.inputs if name in walk.flow.live]
-        pool = walk.flow.nodes[live[-1] if pool is node else live[0]]
+def _channels_pooled(walk: Walk, pool: AtenNode, value: Value) -> int | None:
+    """Over how many channels of a value an average over five axes is taken."""
     padded = walk.flow.nodes[pool.inputs[0][0]]
     squares = walk.flow.nodes[padded.inputs[0][0]]
     kernel, stride = (whole_numbers(walk, pool, name) for name in ("kernel_size", "stride"))
     size, pads = kernel[0], whole_numbers(walk, padded, "pad")
     along = squares.sizes[0][1:3] == (1, value.channels) and len(squares.sizes[0]) == 5
     plain = kernel[1:] == [1, 1] and stride == [1, 1, 1] and pool.arguments.keys() == {"self", "kernel_size", "stride"}
-    if not along or not plain or pads != [0, 0, 0, 0, size // 2, (size - 1) // 2] or padded.arguments.get("value"):
-        return None
-    return walk.builder.add(node.name, LocalResponseNorm(size, found["$alpha"] / size, found["$beta"], found["$bias"]), value)
+    fits = along and plain and pads == [0, 0, 0, 0, size // 2, (size - 1) // 2] and not padded.arguments.get("value")
+    return size if fits else None
 
 
 def read_negative(walk: Walk, node: AtenNode) -> Read:
