@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from porter.filegraph.builder import Value
+from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.dims import Dim, Open, ratio
+from porter.filegraph.dims import Dim, Open, known, ratio, text
 from porter.filegraph.moves import MOST_PARTS
 from porter.filegraph.walk import Lacks, Read, Walk
 from porter.graph import Resize, ResizeLike, SliceChannels, Upsample
@@ -22,17 +22,20 @@ from porter.padding import LOWEST, Convention, Window
 _SAME_SCALE = 1e-12
 
 
-def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, counts: tuple[int, int]) -> Read:
+def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, counts: tuple[Dim, Dim]) -> Read:
     """The mean or the largest value of so many windows of rows and of columns, which lie evenly over a map. Where they do not
     divide it they overlap, and may differ by a cell (start_index and end_index in torch's aten/src/ATen/native/AdaptivePooling.h).
     """
-    sizes = [size for size in (value.shape or ())[1:] if size is not None]
-    if len(sizes) != 2:
-        return Lacks(f"{node.op} of a map of any size: export the model for one size")
-    windows = [_windows(*each) for each in zip(sizes, counts, strict=True) if each[1] <= max(each[0], MOST_PARTS)]
+    own = _cells(walk, value)
+    if all(count in (1, size) for size, count in zip(own, counts, strict=True)):
+        over = [axis for axis, count in zip(CELLS, counts, strict=True) if count == 1]
+        return walk.builder.reduce(node.name, value, function, over) if over else value
+    if any(isinstance(each, Open) for each in (*own, *counts)):
+        return Lacks(f"{node.op} to {text(counts)} of a map of any size: export the model for one size")
+    windows = [_windows(*each) for each in zip(known(own), known(counts), strict=True) if each[1] <= max(each[0], MOST_PARTS)]
     alike = [_alike(each) for each in windows]
     if len(windows) < 2 or any(one is None and len(each) > MOST_PARTS for one, each in zip(alike, windows, strict=True)):
-        return Lacks(f"{node.op} to {'x'.join(map(str, counts))}, by windows that differ in size")
+        return Lacks(f"{node.op} to {text(counts)}, by windows that differ in size")
     down, across = (one or (1, 1) for one in alike)
     window = Window((down[0], across[0]), (down[1], across[1]))
     convention = Convention("explicit", fill=LOWEST if function == "max" else 0.0)

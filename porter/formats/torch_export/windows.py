@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from porter.filegraph.builder import CELLS
 from porter.filegraph.dataflow import Tensor
-from porter.filegraph.dims import Open, text
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import both_sides, of_row, row
 from porter.filegraph.products import along_channels
@@ -118,13 +116,7 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
     if value.shape is None or not value.is_map:
         return Lacks()
     stated = sizes_of(walk, node, "output_size")
-    wanted = stated[0], stated[-1]
-    if wanted == (1, 1):
-        return walk.builder.reduce(node.name, value, function, CELLS, True)
-    rows, columns = wanted
-    if isinstance(rows, Open) or isinstance(columns, Open):
-        return Lacks(f"{node.op} to {text(wanted)} of a map of any size: export the model for one size")
-    return adaptive_pool(walk, node, value, function, (rows, columns))
+    return adaptive_pool(walk, node, value, function, (stated[0], stated[-1]))
 
 
 def _pooled(walk: Walk, node: AtenNode) -> Window:

@@ -18,6 +18,7 @@ from porter.formats.torch_export.constants import EVALUATORS
 from porter.formats.torch_export.ops import INNER, READERS, VIEWS
 from porter.formats.torch_export.read import tap_of
 from porter.frameworks.torch.engine import build_file, run_reference
+from porter.graph import ReduceMap
 from porter.padding import ANY
 from tests.support.filegraph.values import values_of
 from tests.support.formats.torch_export.exports import export
@@ -242,13 +243,17 @@ def test_very_many_windows_are_refused_by_name(tmp_path: Path) -> None:
     assert graph is not None and "to 600x7, by windows that differ in size" in graph.by_name[graph.outputs[0]].op.kind
 
 
-def test_a_pool_to_rows_that_are_open_is_refused_without_a_number(tmp_path: Path) -> None:
-    graph = read_checkpoint(
-        export(Ops({"": lambda m, x: F.adaptive_avg_pool2d(x, (None, 1))}), torch.randn(2, 6, *SIZE), tmp_path, True)[0]
-    ).graph
+def test_a_pool_that_keeps_the_rows_is_one_over_the_columns_at_every_size(tmp_path: Path) -> None:
+    cases: dict[str, Case] = {
+        "1": lambda m, x: F.adaptive_avg_pool2d(x, (None, 1)),
+        "2": lambda m, x: F.adaptive_max_pool2d(x, (1, None)),
+        "3": lambda m, x: F.adaptive_avg_pool2d(x, (None, 2)),
+    }
+    graph = read_checkpoint(export(Ops(cases), torch.randn(2, 6, *SIZE), tmp_path, True)[0]).graph
     assert graph is not None
-    kind = "adaptive_avg_pool2d to ?x1 of a map of any size: export the model for one size"
-    assert graph.by_name[graph.outputs[0]].op == Foreign(kind)
+    kind = "adaptive_avg_pool2d to ?x2 of a map of any size: export the model for one size"
+    found = [graph.by_name[name].op for name in graph.outputs]
+    assert found == [ReduceMap("mean", "columns"), ReduceMap("max", "rows"), Foreign(kind)]
 
 
 def test_cells_that_torch_does_not_repeat_equally_often_are_refused_by_name(tmp_path: Path) -> None:
