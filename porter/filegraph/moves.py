@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from porter.filegraph.dims import Dim, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Repeated, Walk
+from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
 from porter.graph import CropAxis, ExtendMap, Rearrange, Tokens, Upsample
 from porter.graph.ops import AXES, Mode
 
@@ -113,7 +114,7 @@ def expand(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> R
     return Lacks(repeated=repeated) if view is None else replace(repeated, view=view)
 
 
-def cut(walk: Walk[N], node: N, source: Reference, parts: Mapping[int, slice | int]) -> Read:
+def cut(walk: Walk[N], node: N, source: Source, parts: Mapping[int, slice | int]) -> Read:
     """A part of each axis that has one here, as Python takes it; a number takes its axis away. Of a part without cells only the
     sizes are known.
     """
@@ -196,7 +197,7 @@ def split_evenly(walk: Walk[N], node: N, source: Reference, place: int, count: i
     return split(walk, node, source, place, [size // count] * count, keep)
 
 
-def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequence[int]) -> Read:
+def gather(walk: Walk[N], node: N, source: Source, place: int, places: Sequence[int]) -> Read:
     """The cells at these places of an axis: by one slice, or as parts one after the other."""
     view = walk.kept(source)
     size = view.size(place)
@@ -215,6 +216,32 @@ def gather(walk: Walk[N], node: N, source: Reference, place: int, places: Sequen
         return next((part for part in parts if isinstance(part, Lacks)), Lacks())
     whole = _by_channels(walk, node, views, place)
     return whole or _joined(walk, node, [walk.as_array(f"{node.name}:array", part) for part in views], place)
+
+
+def gather_cells(walk: Walk[N], node: N, source: Reference, index: np.ndarray[Any, np.dtype[np.int64]]) -> Read:
+    """The cells at places of the first axes, which the last axis of `index` has: rows and columns each by axes of their own."""
+    view = walk.view(source)
+    count, outer = index.shape[-1], index.shape[:-1]
+    if view.sizes is None or not 0 < count <= len(view.sizes) or not index.size:
+        return Lacks()
+    ends = [0]
+    for place in range(count):  # each place varies along the axes that follow those of the last one
+        numbers = index[..., place]
+        varying = [axis for axis, size in enumerate(outer) if size > 1 and np.any(numbers != numbers.take([0], axis))]
+        if varying and varying[0] < ends[-1]:
+            return Lacks(f"{node.op} of places that are no rows by columns")
+        ends.append(max((axis + 1 for axis in varying), default=ends[-1]))
+    ends[-1] = len(outer)
+    order = view.batch_first
+    found: Read = view.transposed(order) or Lacks()
+    for place in range(count):
+        if not isinstance(found, View):
+            return found
+        first = tuple(slice(None) if ends[place] <= axis < ends[place + 1] else 0 for axis in range(len(outer)))
+        found = gather(walk, node, found, order.index(place), index[(*first, place)].ravel().tolist())
+    back = [order.index(axis) for axis in range(len(order))]
+    turned = found.transposed(back) if isinstance(found, View) else None
+    return (turned and turned.reshaped([*outer, *(turned.sizes or ())[count:]])) or (Lacks() if turned else found)
 
 
 def _shuffled(view: View, place: int, cells: Sequence[int]) -> View | None:

@@ -79,3 +79,19 @@ def test_models_at_every_size_that_they_take(exporter: str, made: type[nn.Module
         found = np.asarray(given.detach() if to == "torch" else given)
         wanted = network(x).detach().numpy()
         np.testing.assert_allclose(found.transpose(0, 3, 1, 2) if to == "tf" else found, wanted, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("to", ["torch", "onnx"])
+def test_pools_of_windows_that_differ_in_size_as_torch_onnx_writes_them(to: str, tmp_path: Path) -> None:
+    """By the places of their cells, at one size."""
+    pytest.importorskip("onnx")
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.AdaptiveAvgPool2d((2, 4)), nn.Conv2d(8, 4, 1)).eval()
+    file, image = tmp_path / "model.onnx", torch.randn(1, 3, 11, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(network, (image,), file, dynamo=True, external_data=False)
+    assert b"GatherND" in file.read_bytes()
+    assert porter.convert(str(file), destination=to, out=tmp_path / "port").port.record.check == "passed"
+    found = porter.load(tmp_path / "port")(image if to == "torch" else image.numpy())
+    np.testing.assert_allclose(np.asarray(found.detach() if to == "torch" else found), network(image).detach(), rtol=0, atol=1e-5)

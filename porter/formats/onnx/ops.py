@@ -123,6 +123,14 @@ def _gather(walk: Walk, node: OnnxNode) -> Read:
     return Lacks("Gather of places that the model computes as it runs")
 
 
+def _gather_nd(walk: Walk, node: OnnxNode) -> Read:
+    """Cells by their places along the first axes, as torch.onnx writes an adaptive pool whose windows differ in size."""
+    index = walk.flow.value(node.inputs[1])
+    if index is None or index.dtype.kind != "i" or not index.ndim or node.integer("batch_dims"):
+        return Lacks("GatherND of places that the model computes as it runs, or of each image")
+    return moves.gather_cells(walk, node, node.inputs[0], index)
+
+
 def _split(walk: Walk, node: OnnxNode) -> Read | list[Read]:
     """Split into stated sizes, or into as many equal parts as it has outputs, of which the last may be smaller."""
     stated, axis = node.stated(walk.flow, "split", 1), node.integer("axis")
@@ -174,6 +182,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Expand": by_sizes(moves.expand),
     "Flatten": _flatten,
     "Gather": _gather,
+    "GatherND": _gather_nd,
     "Gelu": unary(arithmetic.gelu),
     "GlobalAveragePool": lambda walk, node: reduce(walk, node, node.inputs[0], "mean", (2, 3), True),
     "GlobalMaxPool": lambda walk, node: reduce(walk, node, node.inputs[0], "max", (2, 3), True),
