@@ -171,8 +171,12 @@ def read_permute(walk: Walk, node: AtenNode) -> Read:
 
 def read_transpose(walk: Walk, node: AtenNode) -> Read:
     """Two axes exchanged."""
-    order = list(range(len(walk.view(taken(node)).axes or ())))
-    first, second = (node.arguments.get(f"dim{place}", node.arguments.get(f"axis{place}", place)) for place in (0, 1))
+    axes = walk.view(taken(node)).axes
+    if axes is None:
+        return Lacks()
+    order = [*range(len(axes))]
+    stated = (node.arguments.get(f"dim{place}", node.arguments.get(f"axis{place}", place)) for place in (0, 1))
+    first, second = (place_of(place, len(order)) for place in stated)
     order[first], order[second] = order[second], order[first]
     return moves.transpose(walk, node, taken(node), order)
 

@@ -164,12 +164,17 @@ class _Reader:
         name, *further = names or [str(stated.get("name") or f"node {len(self.nodes)}")]
         target = str(stated["target"]).removeprefix("torch.ops.")
         library, _, rest = target.partition(".")
-        op = rest.rpartition(".")[0].rstrip("_") if library == "aten" else target.replace("_operator.", "operator.")
+        plain = rest.rpartition(".")[0]
+        op = (
+            (plain if plain.startswith("__") else plain.rstrip("_"))
+            if library == "aten"
+            else target.replace("_operator.", "operator.")
+        )
         inner = [each["arg"]["as_graph"]["graph"] for each in stated["inputs"] if "as_graph" in each["arg"]]
         if op in _PLAIN_WRAPPERS and len(inner) == 1 and not _lowers_precision(op, stated["inputs"]):
             self.inline(inner[0], stated["inputs"], names)
             return
-        arguments = {str(each["name"]): self.argument(each["arg"]) for each in stated["inputs"]}
+        arguments = Members((str(each["name"]), self.argument(each["arg"])) for each in stated["inputs"])
         if op == "rms_norm" and arguments.get("eps") is None:  # run in another type, the program would be another function
             arguments["eps"] = float(np.finfo(np.float64 if name in self.doubles else np.float32).eps)
         for key in _OPERANDS:

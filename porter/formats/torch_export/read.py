@@ -24,6 +24,7 @@ from porter.formats.torch_export.archive import FLOATS, Archive, read_archive
 from porter.formats.torch_export.arithmetic import kind_of, operands
 from porter.formats.torch_export.constants import EVALUATORS, REPEATED, RESHAPES, for_each_image, is_cast
 from porter.formats.torch_export.guards import holds_at_every_size, traced_sizes
+from porter.formats.torch_export.kinds import expect_kinds
 from porter.formats.torch_export.nodes import AtenNode, Program, Sizes, Walk, read_program
 from porter.formats.torch_export.one_hots import with_rows
 from porter.formats.torch_export.ops import READERS
@@ -160,10 +161,8 @@ def _read_graph(
     def read(walk: Walk, node: AtenNode) -> Read | list[Read]:
         if node.name in foreign:
             return Lacks(foreign[node.name])
-        try:
-            return READERS[node.op](walk, node)
-        except (TypeError, LookupError) as error:  # a program may state arguments of any type
-            raise ValueError(f"{type(error).__name__}: {error}") from error
+        expect_kinds(node)
+        return READERS[node.op](walk, node)
 
     read_nodes(walk, lambda op: read if op in READERS else None)
     found = walk.builder.finish(walk.ends(ends))

@@ -1,0 +1,63 @@
+"""The kinds of the arguments that ATen's ops state, by their names: a program may state any, and readers take these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from porter.formats.torch_export.nodes import AtenNode
+
+Kind = Callable[[Any], bool]
+
+
+def _is_value(stated: Any) -> bool:
+    return isinstance(stated, tuple)
+
+
+def _is_whole(stated: Any) -> bool:
+    return type(stated) is int
+
+
+def _is_number(stated: Any) -> bool:
+    return isinstance(stated, int | float | tuple)  # a number, or a value that is one
+
+
+def _list_of(kind: Kind) -> Kind:
+    return lambda stated: isinstance(stated, list) and all(each is None or kind(each) for each in stated)
+
+
+def _one_or_several(kind: Kind) -> Kind:
+    return lambda stated: kind(stated) or _list_of(kind)(stated)
+
+
+def _is_size(stated: Any) -> bool:
+    return _is_whole(stated) or _is_value(stated)
+
+
+_NAMES: Mapping[Kind, str] = {
+    _is_value: """input weight bias running_mean running_var mask condition query key attn_mask tensor1 tensor2 mat1 mat2 vec
+        batch1 batch2 grid""",
+    _is_number: """self other value exponent min max a b eps alpha beta p momentum scale input_scale threshold min_val max_val
+        dropout_p""",
+    _list_of(_is_value): "tensors indices",
+    _is_whole: "dim0 dim1 axis0 axis1 start_dim end_dim groups upscale_factor downscale_factor",
+    _one_or_several(_is_whole): "dim dims shifts kernel_size stride dilation output_padding split_sizes normalized_shape",
+    _one_or_several(_is_size): "shape size repeats output_size index start end step split_size chunks",
+    lambda stated: isinstance(stated, str) or _one_or_several(_is_whole)(stated): "padding",
+    lambda stated: isinstance(stated, bool): """keepdim training train transposed ceil_mode count_include_pad align_corners unbiased
+        use_input_stats is_causal enable_gqa half_to_float""",
+    lambda stated: isinstance(stated, str): "mode equation approximate indexing rounding_mode",
+}
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+
+
+def expect_kinds(node: AtenNode) -> None:
+    """Expects that what a node states is of the kinds that its op takes.
+
+    Raises:
+        ValueError: an argument is of another kind.
+    """
+    for name, stated in node.arguments.items():
+        kind = _KINDS.get(name)
+        if kind is not None and stated is not None and not kind(stated):
+            raise ValueError(f"its argument '{name:.40}' is {stated!r:.40}")
