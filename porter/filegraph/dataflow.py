@@ -294,7 +294,11 @@ class Dataflow(Generic[N]):
             return self.computed[end]
 
         def inputs(name: str) -> Sequence[Reference]:
-            return () if self.constants.declared(name) is not None else self.nodes[name].inputs
+            if self.constants.declared(name) is not None:
+                return ()
+            if name not in self.nodes:
+                raise ValueError(f"it lacks the tensor '{name:.60}'")
+            return self.nodes[name].inputs
 
         order = in_order([end[0]], lambda name: [source for source, _ in inputs(name)])
         self.steps += len(order)

@@ -98,7 +98,7 @@ def _plain(value: Any) -> Any:
 
 def _dtype(operation: Operation, operands: list[Any], config: Mapping[str, Any]) -> str:
     """The type of an operation's value: the widest of its floats. Numbers of Python have none."""
-    if operation.kind in ("Equal", "Greater"):
+    if operation.kind in ("Equal", "Greater", "GreaterEqual"):
         return "bool"
     if operation.kind == "Cast":
         return str(config["dtype"])

@@ -100,7 +100,7 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
     checkpoint = read_checkpoint(file, size=SIZE)
     with pytest.raises(MappingError, match=r"without the input's size, .*'20' \(a dense .*: the number of features depends on"):
         porter.convert(file, destination="torch", out=tmp_path / "port")
-    assert recognise(file).name == "torch7" and checkpoint.notes == ("its LogSoftMax is left out: the port gives logits",)
+    assert recognise(file).name == "torch7" and checkpoint.notes == ()
     names = [str(place) for place in (2, 3, 5, 6, 9, 10, 11, 14, 15, 16, 17, 20, 21)]
     own = build_file(checkpoint, "float64", SIZE)(images.astype(float), tuple(names))
     for place in map(int, names):
@@ -112,6 +112,7 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
         assert own[str(place)].shape == wanted.shape, place
         assert np.linalg.norm(own[str(place)] - wanted) <= 1e-5 * np.linalg.norm(wanted), place
     made = porter.convert(file, destination="torch", input_size="33x38", out=tmp_path / "port")
+    assert made.port.record.activation == "log_softmax" and made.port.record.output == "logits"
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     assert [node.path for node in made.port.graph.nodes][-1] == "layer_20"
     assert [warning.partition("squares: ")[2] for warning in made.warnings] == ["convert again with --input-size N"]
