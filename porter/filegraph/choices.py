@@ -44,6 +44,11 @@ def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Re
     return of_values(walk, node, "Add", views) if len(views) == 2 else next(each for each in parts if not isinstance(each, View))
 
 
+def choice(walk: Walk[N], node: N) -> Read:
+    """Reads a node of three values as a choice."""
+    return choose(walk, node, node.inputs[0], node.inputs[1], node.inputs[2])
+
+
 def _times(walk: Walk[N], node: N, share: View, source: Reference) -> Read:
     if walk.flow.is_value(source):
         return of_values(walk, node, "Mul", (share, source))

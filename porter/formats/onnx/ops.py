@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, slopes
 from porter.filegraph.builder import Builder, Value
-from porter.filegraph.choices import COMPARISONS, both, choose, comparison, either, is_truth, opposite
+from porter.filegraph.choices import COMPARISONS, both, choice, comparison, either, is_truth, opposite
 from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.places import place_of
 from porter.filegraph.products import einsum
@@ -209,7 +209,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Tile": by_sizes(moves.repeat),
     "Transpose": _transpose,
     "Unsqueeze": lambda walk, node: moves.unsqueeze(walk, node, node.inputs[0], node.stated(walk.flow, "axes", 1) or ()),
-    "Where": lambda walk, node: choose(walk, node, *node.inputs),
+    "Where": choice,
     **{kind: comparison(kind) for kind in COMPARISONS},
     **{"And": both, "Or": either, "Not": opposite},
 }

@@ -9,7 +9,7 @@ from typing import Any
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, ones, square, squared_difference
 from porter.filegraph.atrous import put_together, take_apart
-from porter.filegraph.choices import both, choose, comparison, either, opposite
+from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
 from porter.filegraph.places import place_of
@@ -180,7 +180,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "ReverseV2": by_numbers(moves.turned_round),
     "SpaceToBatchND": take_apart,
     "SpaceToDepth": _space_to_depth,
-    **dict.fromkeys(("Select", "SelectV2"), lambda walk, node: choose(walk, node, *node.inputs)),
+    **dict.fromkeys(("Select", "SelectV2"), choice),
     **{op: comparison(kind) for op, kind in _COMPARED.items()},
     **{"LogicalAnd": both, "LogicalOr": either, "LogicalNot": opposite},
     "Expm1": unary(lambda node: (Exp(), Affine((1.0,), (-1.0,)))),

@@ -12,7 +12,7 @@ from porter.filegraph import moves
 from porter.filegraph.arithmetic import combine, negative, slopes, square, squared_difference
 from porter.filegraph.atrous import nodes_read, put_together, take_apart
 from porter.filegraph.checkpoint import UNREAD, Checkpoint
-from porter.filegraph.choices import both, choose, comparison, either, opposite
+from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference, depending
 from porter.filegraph.dims import of_sizes
 from porter.filegraph.file_graph import FileGraph, completed
@@ -214,7 +214,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     **dict.fromkeys(("RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"), windows.read_resize),
     **dict.fromkeys(("SLICE", "STRIDED_SLICE"), _slice),
     **dict.fromkeys(("SPLIT", "SPLIT_V", "UNPACK"), _split),
-    **dict.fromkeys(("SELECT", "SELECT_V2"), lambda walk, node: choose(walk, node, *node.inputs)),
+    **dict.fromkeys(("SELECT", "SELECT_V2"), choice),
     **{op: comparison(op.title().replace("_", "Or")) for op in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")},
     **{"LOGICAL_AND": both, "LOGICAL_OR": either, "LOGICAL_NOT": opposite},
     **{"COS": always(ops.Cos()), "ROUND": always(ops.Round()), "SIN": always(ops.Sin())},
