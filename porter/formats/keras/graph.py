@@ -16,6 +16,7 @@ from porter.filegraph.checkpoint import UNREAD, Checkpoint
 from porter.filegraph.dataflow import Arrays, Dataflow, Reference
 from porter.filegraph.file_graph import FileGraph
 from porter.filegraph.names import expect_values
+from porter.filegraph.tensorflow import further_image
 from porter.filegraph.walk import Image, Lacks, NoOp, Read, begin, read_nodes
 from porter.formats.keras.activations import activation_name
 from porter.formats.keras.arrays import ATTENTIONS, PARTS, stored_array
@@ -181,17 +182,12 @@ def _graph(
 
 
 def _further_image(flow: Flow, named: Named) -> Image | None:
-    """What a call stands for that is a further input of known channels, or sizes; None of others. A map of the image's own rows and
-    columns has them at every size.
-    """
-    (*around, own), (batch, *sizes) = named.call.path, flow.further.get(named.call.path[-1]) or (None,)
-    if named.call.kind != "InputLayer" or around or own not in flow.further or batch != flow.shape[0]:
+    """What a call stands for that is a further input; None of other calls."""
+    *around, own = named.call.path
+    if named.call.kind != "InputLayer" or around or own not in flow.further:
         return None
-    if len(sizes) != 3:
-        return Image((named.name, 0), 1, ANY, shape=tuple(sizes)) if sizes and None not in sizes else None
-    rows, columns, channels = sizes
-    size = ANY if (rows, columns) == flow.shape[1:3] else (rows, columns)
-    return Image((named.name, 0), channels, size) if channels else None
+    rows, columns = (*flow.shape[1:3], None, None)[:2]
+    return further_image((named.name, 0), flow.further[own], flow.shape[0], (rows, columns))
 
 
 def _unreadable(layer: Layer, error: Exception, where: str) -> FileError:
