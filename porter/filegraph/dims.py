@@ -214,7 +214,7 @@ def exactly(number: Dim) -> Dim:
     """A size of which no positive part is rounded: where it fits as the size of an axis, nothing was left.
 
     Raises:
-        Undecided: its parts are no whole number together.
+        Undecided: the sum of its parts is not whole.
     """
     found: Any = 0
     for product, factor in _terms(number):

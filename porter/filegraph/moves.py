@@ -229,7 +229,7 @@ def gather_cells(walk: Walk[N], node: N, source: Reference, index: np.ndarray[An
         numbers = index[..., place]
         varying = [axis for axis, size in enumerate(outer) if size > 1 and np.any(numbers != numbers.take([0], axis))]
         if varying and varying[0] < ends[-1]:
-            return Lacks(f"{node.op} of places that are no rows by columns")
+            return Lacks(f"{node.op} of other places than rows by columns")
         ends.append(max((axis + 1 for axis in varying), default=ends[-1]))
     ends[-1] = len(outer)
     order = view.batch_first

@@ -436,7 +436,7 @@ def begin(
 
 
 def _further_input(name: str, image: Image) -> FurtherInput:
-    """Raises GraphError if a size of what is no map is open."""
+    """Raises GraphError if an array has an open size."""
     axes = tuple(axis for axis in image.shape if axis is not None)
     if len(axes) < len(image.shape):
         raise GraphError(f"an open size of {axes_text(image.shape)}", where=name)

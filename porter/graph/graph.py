@@ -13,6 +13,7 @@ from porter.padding import ANY, Site, Size
 
 INPUT = "input"
 MOST_INPUTS = 16
+"""More than any network takes; a file may state any number."""
 Argument = int | float | bool | str | tuple["Argument", ...] | None
 
 
