@@ -138,7 +138,7 @@ def new_recipe(
         raise no_graph(checkpoint, None)
     if checkpoint.graph.further_inputs:
         message = f"a recipe's graph has one input, and this model takes more: input{further_text(checkpoint.graph)}"
-        next = f"port the file itself: {CONVERT.line(subject=given, destination='FRAMEWORK')}"
+        next = f"port the file itself: {CONVERT.line(subject=given, to='FRAMEWORK')}"
         raise UsageError(message, where=str(given), next=next)
     try:
         found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size))

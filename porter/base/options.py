@@ -121,7 +121,7 @@ _SHARED = {
         _argument("file", "FILE", "a weights file of any readable format"),
         _argument("name", "NAME", "an architecture or a variant", str),
         _FROM,
-        _option("destination", "FRAMEWORK", "the framework of the port", default=REQUIRED, flag="--to"),
+        _option("to", "FRAMEWORK", "the framework of the port", default=REQUIRED),
         _WEIGHTS,
         _option("out", "DIR", "default: ./VARIANT-ZOO-FRAMEWORK or ./STEM-FRAMEWORK", Path),
         _switch("overwrite", "replace an existing port"),
@@ -220,7 +220,7 @@ def _command(name: str, help: str, names: str, *own: Option) -> Command:
 CONVERT = _command(
     "convert",
     "Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port.",
-    "subject source destination weights out overwrite padding input_size dtype allow_overflow keep_background keep_activation "
+    "subject source to weights out overwrite padding input_size dtype allow_overflow keep_background keep_activation "
     "keep_dropout preprocess class_names outputs mapped options fold_bn stock check reference origin recipes",
 )
 VERIFY = _command(
@@ -243,7 +243,7 @@ PADS = _command(
     "pads",
     "Print the padding sites: the source's convention, its realisation in the destination, and why; also training pads, and what "
     "the destination refuses.",
-    "subject source destination input_size all_sites recipes",
+    "subject source to input_size all_sites recipes",
 )
 FETCH = _command(
     "fetch",

@@ -54,7 +54,7 @@ class Conversion:
 def convert(
     subject: AnyPath,
     source: str | None = None,
-    destination: str = "torch",
+    to: str = "torch",
     *,
     weights: AnyPath | None = None,
     out: AnyPath | None = None,
@@ -84,7 +84,7 @@ def convert(
         subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe. Where a recipe
             has the file's graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        destination: a framework: `tf`, `torch`, `onnx`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names, here and
+        to: a framework: `tf`, `torch`, `onnx`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names, here and
             for `source`; `keras` is one of `tf` here.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here. It appears whole or not at
@@ -117,7 +117,7 @@ def convert(
     Raises:
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
-    framework, stored_as, folder = get_destination(destination), parse_dtype(dtype), path_of(recipes)
+    framework, stored_as, folder = get_destination(to), parse_dtype(dtype), path_of(recipes)
     mapped, outputs = items(mapped), items(outputs)
     photos = read_stated(preprocess, class_names)
     size = None if input_size is None else parse_size(input_size)

@@ -58,7 +58,7 @@ class PadTable:
 def pads(
     subject: str,
     source: str | None = None,
-    destination: str = "torch",
+    to: str = "torch",
     input_size: AnySize | None = None,
     recipes: Path | None = None,
 ) -> PadTable:
@@ -67,7 +67,7 @@ def pads(
     Raises:
         PaddingError: a site has no exact form in the destination at this size. UsageError: the file holds for another size only.
     """
-    framework = get_destination(destination)
+    framework = get_destination(to)
     capabilities = framework.CAPABILITIES
     if source is None:
         from porter.fitting.wishes import Wishes

@@ -162,9 +162,9 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
 def _of_port(port: Port) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     to, variant, folder = other_than(record.framework), record.variant, port.folder
-    line = CONVERT.line(subject=folder, destination=to)
+    line = CONVERT.line(subject=folder, to=to)
     if variant is not None:
-        line = CONVERT.line(subject=variant, source=record.zoo, destination=to, weights=folder, recipes=record.recipes)
+        line = CONVERT.line(subject=variant, source=record.zoo, to=to, weights=folder, recipes=record.recipes)
     return Inspection(
         replace(checkpoint, path=port.folder, format="port", dialect=record.framework),
         (),
@@ -215,7 +215,7 @@ def _by_itself(checkpoint: Checkpoint, asked: Size | None) -> Inspection:
         size=opened.built_size,
         head=opened.fitted.fit.head if opened.fitted else None,
         activation=opened.facts.activation,
-        commands=(CONVERT.line(subject=checkpoint.path, destination=other_than(opened.framework), input_size=typed),),
+        commands=(CONVERT.line(subject=checkpoint.path, to=other_than(opened.framework), input_size=typed),),
     )
 
 

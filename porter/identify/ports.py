@@ -31,7 +31,7 @@ def ports_of(checkpoint: Checkpoint) -> tuple[Path, ...]:
 def convert_trained(port: Path, checkpoint: Checkpoint) -> str:
     """The command that ports the file with the port's graph."""
     framework = checkpoint.dialect or "torch"
-    return CONVERT.line(subject=port, weights=checkpoint.path, destination=other_than(framework))
+    return CONVERT.line(subject=port, weights=checkpoint.path, to=other_than(framework))
 
 
 def _fitting(folder: Path, checkpoint: Checkpoint) -> Port | None:

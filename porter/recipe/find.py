@@ -271,7 +271,7 @@ def sound_recipes(given: Path | None) -> Iterator[Recipe]:
 def convert_command(member: Member, to: str, weights: Path, recipes: Path | None, mapped: Sequence[str] = ()) -> str:
     """The command that ports a file as a variant of a zoo, whose recipe may be found in the folder `recipes` only."""
     named, zoo = recipes_named(member.recipe, recipes), member.zoo.name
-    return CONVERT.line(subject=member.variant, source=zoo, destination=to, weights=weights, mapped=mapped, recipes=named)
+    return CONVERT.line(subject=member.variant, source=zoo, to=to, weights=weights, mapped=mapped, recipes=named)
 
 
 def recipes_named(recipe: Recipe, given: Path | None) -> str | None:

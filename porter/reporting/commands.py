@@ -23,7 +23,7 @@ def convert(record: Record, folder: str) -> str:
     return options.CONVERT.line(
         subject=whose.file if whose is not None else record.variant or _made_from(record),
         source=record.zoo if whose is None else None,
-        destination=record.framework,
+        to=record.framework,
         weights=own_weights,
         out=folder,
         padding=record.padding if whose is None else None,

@@ -28,7 +28,7 @@ def test_both_directions(variant: str, tmp_path: Path) -> None:
     for place, (framework, reference) in enumerate(product(("tf", "torch"), references)):
         settings = {"weights": weights, "reference": reference, "out": tmp_path / str(place)}
         expect_proved(porter.convert(variant, "akamaster", framework, **settings))
-    expect_proved(porter.convert(file, destination="torch", input_size="32", out=tmp_path / "own"))
+    expect_proved(porter.convert(file, to="torch", input_size="32", out=tmp_path / "own"))
 
 
 def expect_proved(made: Conversion) -> None:

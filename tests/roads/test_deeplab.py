@@ -75,7 +75,7 @@ def network(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.mark.parametrize("to", ["torch", "onnx"])
 def test_frozen_at_open_sizes(network: tuple[Path, Run], to: str, tmp_path: Path) -> None:
     file, run = network
-    made = porter.convert(file, destination=to, out=tmp_path / "port", input_size="any")
+    made = porter.convert(file, to=to, out=tmp_path / "port", input_size="any")
     assert made.port.record.proved and made.port.record.input.size is None
     model = porter.load(tmp_path / "port")
     for size in ((33, 33), (24, 41)):
@@ -86,7 +86,7 @@ def test_frozen_at_open_sizes(network: tuple[Path, Run], to: str, tmp_path: Path
 
 def test_pads_that_are_moved_by_one_cell_are_refused(network: tuple[Path, Run], tmp_path: Path) -> None:
     folder = tmp_path / "port"
-    porter.convert(network[0], destination="onnx", out=folder, input_size=33, check=False)
+    porter.convert(network[0], to="onnx", out=folder, input_size=33, check=False)
     record = json.loads((folder / "port.json").read_text())
     dilated = [node for node in record["graph"]["nodes"] if node.get("window", {}).get("dilation", [1, 1]) != [1, 1]]
     assert [node["window"]["dilation"][0] for node in dilated] == [2, 4, 2, 3]

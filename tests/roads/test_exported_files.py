@@ -104,7 +104,7 @@ def test_a_file_is_measured_beside_its_port(name: str, files: Path, tmp_path: Pa
         (tmp_path / "photos" / kind).mkdir(parents=True)
         colours = np.random.default_rng(ord(kind)).integers(0, 255, (30, 40, 3), np.uint8)
         Image.fromarray(colours).save(tmp_path / "photos" / kind / "photo.png")
-    porter.convert(files / name, destination="onnx", recipes=tmp_path / "own", out=tmp_path / "port", check=False)
+    porter.convert(files / name, to="onnx", recipes=tmp_path / "own", out=tmp_path / "port", check=False)
     settings = {"weights": files / name, "recipes": tmp_path / "own", "workers": 1}
     found = porter.evaluate(tmp_path / "port", tmp_path / "photos", source=True, **settings)
     assert found.source is not None and found.source.compared == 5
@@ -132,7 +132,7 @@ def test_a_file_is_the_reference_of_another_one(
 ) -> None:
     settings = {"reference": str(files / reference), "out": tmp_path / "port", "overwrite": True}
     made = [porter.convert("mine", "own", "torch", weights=files / name, recipes=files, **settings)]
-    made += [] if name == "weights.pth" else [porter.convert(files / name, destination="torch", **settings)]
+    made += [] if name == "weights.pth" else [porter.convert(files / name, to="torch", **settings)]
     given = [verdict.given for each in made if (verdict := each.verdict) is not None]
     again = porter.verify(tmp_path / "port", weights=files / name, reference=str(files / reference), float64=True, recipes=files)
     for proof in (*given, again.given):
@@ -153,7 +153,7 @@ def test_a_reference_whose_weights_are_others_says_how_far_they_are(files: Path,
         array = onnx.numpy_helper.to_array(kernel)
         kernel.CopyFrom(onnx.numpy_helper.from_array(array * np.float32(factor), kernel.name))
         onnx.save(model, tmp_path / name)
-    settings = {"destination": "torch", "out": tmp_path / "port", "overwrite": True}
+    settings = {"to": "torch", "out": tmp_path / "port", "overwrite": True}
     made = porter.convert(files / "folded.onnx", reference=str(tmp_path / "rounded.onnx"), **settings)
     assert made.verdict is not None and made.verdict.given is not None
     assert [parity.dtype for parity in made.verdict.given.parities] == ["float32"] and made.verdict.given.parities[0].proves
@@ -176,7 +176,7 @@ def test_a_port_in_onnx_is_read_back_as_what_it_is(files: Path, tmp_path: Path) 
     settings = {"recipes": files, "check": False}
     there = porter.convert("mine", "own", "onnx", weights=files / "whole.pt2", out=tmp_path / "there", **settings).port
     alone = shutil.copyfile(there.folder / "model.onnx", tmp_path / "alone.onnx")
-    back = porter.convert(alone, destination="torch", out=tmp_path / "back", recipes=files)
+    back = porter.convert(alone, to="torch", out=tmp_path / "back", recipes=files)
     assert back.verdict is not None and all(parity.proves for parity in back.verdict.parities)
     assert (back.port.record.variant, set(back.port.graph.by_path)) == ("mine", set(there.graph.by_path))
     mine, theirs = back.port.tensors(), there.tensors()

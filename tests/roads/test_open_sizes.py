@@ -70,7 +70,7 @@ def test_models_at_every_size_that_they_take(exporter: str, made: type[nn.Module
             if exporter == "torch.onnx":
                 own = {"external_data": False, "dynamic_shapes": (sizes,)}
             torch.onnx.export(network, (image,), file, dynamo=exporter == "torch.onnx", **own)
-    port = porter.convert(str(file), destination=to, out=tmp_path / "port", input_size="any").port
+    port = porter.convert(str(file), to=to, out=tmp_path / "port", input_size="any").port
     assert port.record.check == "passed" and port.record.input.size is None
     model = porter.load(tmp_path / "port")
     for size in ((20, 28), (34, 22)):
@@ -92,6 +92,6 @@ def test_pools_of_windows_that_differ_in_size_as_torch_onnx_writes_them(to: str,
         warnings.simplefilter("ignore")
         torch.onnx.export(network, (image,), file, dynamo=True, external_data=False)
     assert b"GatherND" in file.read_bytes()
-    assert porter.convert(str(file), destination=to, out=tmp_path / "port").port.record.check == "passed"
+    assert porter.convert(str(file), to=to, out=tmp_path / "port").port.record.check == "passed"
     found = porter.load(tmp_path / "port")(image if to == "torch" else image.numpy())
     np.testing.assert_allclose(np.asarray(found.detach() if to == "torch" else found), network(image).detach(), rtol=0, atol=1e-5)

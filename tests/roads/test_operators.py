@@ -94,7 +94,7 @@ def test_functions_of_keras(form: str, tmp_path: Path) -> None:
 
 
 def expect_proved(file: Path, to: str, folder: Path, outputs: int) -> None:
-    made = porter.convert(file, destination=to, out=folder / "port")
+    made = porter.convert(file, to=to, out=folder / "port")
     assert made.verdict is not None and made.verdict.proof.proves and len(made.port.graph.outputs) == outputs
     batch = np.random.default_rng(0).normal(size=(2, 3, 8, 12)).astype(np.float32)
     given: Any = {"torch": lambda: torch.from_numpy(batch), "tf": lambda: batch.transpose(0, 2, 3, 1), "onnx": lambda: batch}[to]()

@@ -63,7 +63,7 @@ def exported(network: torch.nn.Module, image: torch.Tensor, exporter: str, folde
 def expect_read(file: Path, size: tuple[int, int] | None = None) -> None:
     """The file is ported and proved, at a size where its own is open."""
     stated = size and "{}x{}".format(*size)
-    made = porter.convert(file, destination="torch", out=file.parent / f"{file.stem}-port", check=True, input_size=stated)
+    made = porter.convert(file, to="torch", out=file.parent / f"{file.stem}-port", check=True, input_size=stated)
     assert made.port.record.check == "passed"
 
 

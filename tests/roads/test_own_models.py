@@ -116,13 +116,13 @@ def test_an_onnx_port_that_stands_apart_still_says_its_preprocessing(photos: Pat
 
     file, _, protocol = torch_model(tmp_path, photos)
     names = photos / "classes.txt"
-    made = porter.convert(file, destination="onnx", out=tmp_path / "o", preprocess=protocol, class_names=names, check=False).port
+    made = porter.convert(file, to="onnx", out=tmp_path / "o", preprocess=protocol, class_names=names, check=False).port
     model = onnx.load(tmp_path / "o" / "model.onnx")
     for damage, warned in ({}, False), ({"porter.class_names": '["ant"]'}, False), ({"porter.preprocess": "{"}, True):
         stated = {entry.key: entry.value for entry in model.metadata_props}
         onnx.helper.set_model_props(model, {**stated, **damage})
         onnx.save(model, tmp_path / "apart.onnx")
-        again = porter.convert(tmp_path / "apart.onnx", destination="torch", out=tmp_path / "t", overwrite=True, check=False)
+        again = porter.convert(tmp_path / "apart.onnx", to="torch", out=tmp_path / "t", overwrite=True, check=False)
         record = again.port.record
         assert any("porter's metadata in the file" in warning for warning in again.warnings) is warned
         if not warned:

@@ -60,7 +60,7 @@ def given(folder: Path, *inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("file", ["pair.onnx", "pair.pt2"])
 def test_two_images(pair: tuple[nn.Module, Path], file: str, to: str, tmp_path: Path) -> None:
     network, folder = pair
-    made = porter.convert(folder / file, destination=to, out=tmp_path / "port", input_size="any")
+    made = porter.convert(folder / file, to=to, out=tmp_path / "port", input_size="any")
     assert made.port.record.proved and made.port.record.input.size is None
     left, right = (np.random.default_rng(seed).standard_normal((2, 3, 33, 40)).astype("f") for seed in (1, 2))
     with torch.inference_mode():
@@ -69,7 +69,7 @@ def test_two_images(pair: tuple[nn.Module, Path], file: str, to: str, tmp_path: 
 
 
 def test_model_py_takes_them(pair: tuple[nn.Module, Path], tmp_path: Path) -> None:
-    porter.convert(pair[1] / "pair.onnx", destination="torch", out=tmp_path / "port", input_size=32, check=False)
+    porter.convert(pair[1] / "pair.onnx", to="torch", out=tmp_path / "port", input_size=32, check=False)
     text = (tmp_path / "port" / "model.py").read_text()
     assert text.startswith('"""Input: N x 3 x H x W, any size; right: N x 3 x H x W.') and "def forward(self, x, right):" in text
     scope: dict[str, Any] = {"__file__": str(tmp_path / "port" / "model.py")}
@@ -81,7 +81,7 @@ def test_model_py_takes_them(pair: tuple[nn.Module, Path], tmp_path: Path) -> No
 
 def test_swapped_inputs_are_another_function(pair: tuple[nn.Module, Path], tmp_path: Path) -> None:
     folder, file = tmp_path / "port", pair[1] / "pair.onnx"
-    porter.convert(file, destination="onnx", out=folder, input_size=32, check=False)
+    porter.convert(file, to="onnx", out=folder, input_size=32, check=False)
     record = json.loads((folder / "port.json").read_text())
     other = {"input": "right", "right": "input"}
     for node in record["graph"]["nodes"]:
@@ -94,8 +94,8 @@ def test_what_takes_one_input_says_so(pair: tuple[nn.Module, Path], tmp_path: Pa
     file = pair[1] / "pair.onnx"
     for to in ("caffe", "mxnet"):
         with pytest.raises(PorterError, match=r"right: porter writes nets of \w+ with one input .port it to torch, tf or onnx"):
-            porter.convert(file, destination=to, out=tmp_path / to, input_size=32)
-    porter.convert(file, destination="torch", out=tmp_path / "port", input_size=32, check=False)
+            porter.convert(file, to=to, out=tmp_path / to, input_size=32)
+    porter.convert(file, to="torch", out=tmp_path / "port", input_size=32, check=False)
     with pytest.raises(UsageError, match=r"takes several inputs, and porter feeds photos only: input, right \(N x 3 x H x W\)"):
         porter.predict(tmp_path / "port", [tmp_path / "photo.jpg"])
     with pytest.raises(UsageError, match="a recipe's graph has one input, and this model takes more"):
@@ -138,7 +138,7 @@ def with_numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
 )
 def test_an_image_and_numbers(with_numbers: tuple[Any, Path], file: str, to: str, tmp_path: Path) -> None:
     model, folder = with_numbers
-    made = porter.convert(folder / file, destination=to, out=tmp_path / "port")
+    made = porter.convert(folder / file, to=to, out=tmp_path / "port")
     record = made.port.record
     assert record.proved and record.input_layouts == (record.input.layout, "NC")
     assert [each["axes"] for each in record.graph["further_inputs"]] == [[5]]
@@ -164,7 +164,7 @@ def test_two_images_of_tensorflow_lite(size: tuple[int | None, int | None], to: 
 
     file = tmp_path / "pair.tflite"
     file.write_bytes(written(tf.TensorSpec((None, *size, 3), tf.float32, name="right")))
-    made = porter.convert(file, destination=to, out=tmp_path / "port", input_size=None if size[0] else "any")
+    made = porter.convert(file, to=to, out=tmp_path / "port", input_size=None if size[0] else "any")
     assert made.port.record.proved
     maps = [np.random.default_rng(seed).standard_normal((2, 3, 32, 48)).astype("f") for seed in (1, 2)]
     wanted = pair(*(each.transpose(0, 2, 3, 1) for each in maps)).numpy()
@@ -173,7 +173,7 @@ def test_two_images_of_tensorflow_lite(size: tuple[int | None, int | None], to: 
         np.testing.assert_allclose(given(tmp_path / "port", *maps[::-1]), wanted, rtol=1e-4, atol=1e-5)
     file.write_bytes(written(tf.TensorSpec((None, *size, 3), tf.int32, name="right")))
     with pytest.raises(PorterError, match="beside it only real numbers of stated sizes"):
-        porter.convert(file, destination=to, out=tmp_path / "other")
+        porter.convert(file, to=to, out=tmp_path / "other")
 
 
 def test_two_networks_in_one_graph_are_not_one(tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_two_networks_in_one_graph_are_not_one(tmp_path: Path) -> None:
     file = tmp_path / "two.pb"
     file.write_bytes(graph.as_graph_def().SerializeToString())
     with pytest.raises(PorterError, match="2 inputs, 'a', 'b'"):
-        porter.convert(file, destination="onnx", out=tmp_path / "port")
-    made = porter.convert(file, destination="onnx", out=tmp_path / "port", outputs=["end_b"])
+        porter.convert(file, to="onnx", out=tmp_path / "port")
+    made = porter.convert(file, to="onnx", out=tmp_path / "port", outputs=["end_b"])
     assert made.port.record.graph["nodes"][0]["inputs"] == ["input"] and "further_inputs" not in made.port.record.graph
 
 
@@ -197,4 +197,4 @@ def test_an_input_of_another_batch_is_none_of_each_image(tmp_path: Path) -> None
     graph = onnx.helper.make_graph([node], "g", taken, [value("y", 1, ("N", 3, 8, 8))])
     onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9), tmp_path / "a.onnx")
     with pytest.raises(PorterError, match="inputs of one batch are expected"):
-        porter.convert(tmp_path / "a.onnx", destination="torch", out=tmp_path / "port")
+        porter.convert(tmp_path / "a.onnx", to="torch", out=tmp_path / "port")

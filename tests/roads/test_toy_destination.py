@@ -51,7 +51,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_a_port_is_written_and_proved_by_porters_own_engine(file: Path, tmp_path: Path) -> None:
-    made = porter.convert(file, destination="toy", out=tmp_path / "port")
+    made = porter.convert(file, to="toy", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.proves
     assert made.verdict.proof.reference == "the file's own graph" and made.verdict.proof.dtype == "float64"
     assert porter.verify(tmp_path / "port", weights=file).ok
@@ -103,12 +103,12 @@ def test_a_mistake_of_its_writer_is_refused(
 
     monkeypatch.setattr(ToyMaker, "text", mistaken)
     with pytest.raises(CheckFailed, match="is not the source's function"):
-        porter.convert(file, destination="toy", out=tmp_path / "port")
+        porter.convert(file, to="toy", out=tmp_path / "port")
 
 
 def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "port"
-    porter.convert(file, destination="toy", out=folder, check=False)
+    porter.convert(file, to="toy", out=folder, check=False)
     written = (folder / "model.toy").read_text()
     for changed, said in (
         (written.replace('"slope": 0.1', '"slope": 0.2'), "'slope' is another"),
@@ -128,7 +128,7 @@ def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
 
 def test_another_number_type(file: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="porter writes Toy's tensors in float32 and float64, not in float16"):
-        porter.convert(file, destination="toy", out=tmp_path / "port", dtype="float16")
+        porter.convert(file, to="toy", out=tmp_path / "port", dtype="float16")
 
 
 def test_it_is_a_small_folder() -> None:

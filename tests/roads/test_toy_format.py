@@ -41,7 +41,7 @@ def line_in_recognition() -> Iterator[None]:
 
 @pytest.mark.parametrize(("layout", "destination"), [("NCHW", "torch"), ("NHWC", "torch"), ("NHWC", "tf"), ("NCHW", "onnx")])
 def test_it_is_ported_and_proved_by_porters_own_engine(layout: str, destination: str, tmp_path: Path) -> None:
-    made = porter.convert(write_toy(tmp_path / "model.toy", layout), destination=destination, out=tmp_path / "port")
+    made = porter.convert(write_toy(tmp_path / "model.toy", layout), to=destination, out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.proves
     assert made.verdict.proof.reference == "the file's own graph" and made.verdict.proof.dtype == "float64"
     assert not (made.verdict.proof.uncompared or made.verdict.proof.unexcited)
@@ -55,9 +55,9 @@ def test_it_is_inspected(tmp_path: Path) -> None:
 
 def test_nothing_is_written_in_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no framework 'toy'"):
-        porter.convert(write_toy(tmp_path / "model.toy"), destination="toy", out=tmp_path / "port")
+        porter.convert(write_toy(tmp_path / "model.toy"), to="toy", out=tmp_path / "port")
     with pytest.raises(UsageError, match="there is no framework 'numpy'"):
-        porter.convert(write_toy(tmp_path / "model.toy"), destination="numpy", out=tmp_path / "port")
+        porter.convert(write_toy(tmp_path / "model.toy"), to="numpy", out=tmp_path / "port")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -102,13 +102,13 @@ def test_a_mistake_of_the_reader_is_refused_by_the_proof(mistake: str, monkeypat
     name, wrong = MISTAKES[mistake]
     monkeypatch.setattr(read, name, wrong)
     with pytest.raises(CheckFailed, match="is not the source's function"):
-        porter.convert(write_toy(tmp_path / "model.toy"), destination="torch", out=tmp_path / "port")
+        porter.convert(write_toy(tmp_path / "model.toy"), to="torch", out=tmp_path / "port")
 
 
 def test_an_operator_without_a_row_leaves_the_port_unproved_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     lacking = {kind: row for kind, row in rows._rows(lambda kernel: kernel, 1).items() if kind != "lrn"}
     monkeypatch.setattr(rows, "_rows", lambda on_maps, channels: lacking)
-    made = porter.convert(write_toy(tmp_path / "model.toy"), destination="torch", out=tmp_path / "port")
+    made = porter.convert(write_toy(tmp_path / "model.toy"), to="torch", out=tmp_path / "port")
     assert made.verdict is None and "even: porter's own engine has no operator 'lrn'" in made.warnings[-1]
 
 
@@ -118,10 +118,10 @@ def test_a_damaged_model_is_told(tmp_path: Path) -> None:
     stated["layers"][3]["kind"] = "strange"
     file.write_text(json.dumps(stated))
     with pytest.raises(MappingError, match=r"porter has no op for 'most' \(strange\)"):
-        porter.convert(file, destination="torch", out=tmp_path / "port")
+        porter.convert(file, to="torch", out=tmp_path / "port")
     file.with_suffix(".npz").unlink()
     with pytest.raises(FileError, match="its tensors are not beside it"):
-        porter.convert(file, destination="torch", out=tmp_path / "port")
+        porter.convert(file, to="torch", out=tmp_path / "port")
 
 
 def test_it_is_a_small_folder() -> None:

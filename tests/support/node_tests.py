@@ -111,7 +111,7 @@ def outcome(case: Case, to: str, check: bool = False) -> Outcome:
         path, port = Path(folder) / "model.onnx", Path(folder) / "port"
         write(case, path)
         try:
-            porter.convert(path, destination=to, out=port, check=check, keep_activation=True)
+            porter.convert(path, to=to, out=port, check=check, keep_activation=True)
         except CheckFailed as error:
             return Outcome("wrong", str(error))
         except PorterError as error:

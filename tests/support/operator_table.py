@@ -167,7 +167,7 @@ def _files_of_tensorflow(function: Function, folder: Path) -> Iterator[tuple[str
 def outcome(file: Path, to: str, folder: Path) -> str:
     """`read`, or why the file is refused."""
     try:
-        made = porter.convert(file, destination=to, out=folder / f"port-{to}-{file.name}", keep_activation=True)
+        made = porter.convert(file, to=to, out=folder / f"port-{to}-{file.name}", keep_activation=True)
     except PorterError as error:
         return error.message.replace(f"{folder}/", "").splitlines()[0]
     return READ if made.port.record.proved else made.port.record.check

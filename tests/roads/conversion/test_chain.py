@@ -23,7 +23,7 @@ def through(first: Path, variant: str, folder: Path, bare: bool) -> dict[str, by
         if bare and FILES[last.name]:
             (last / "port.json").unlink()
             last = last / FILES[last.name]
-        made = porter.convert(last, destination=to, out=folder / to, check=bare)
+        made = porter.convert(last, to=to, out=folder / to, check=bare)
     return tensors(folder / "tf/model.keras")
 
 

@@ -95,7 +95,7 @@ def saved_model(folder: Path, make: Callable[[Any, Any, Any], Any]) -> Callable[
 )
 def test_what_a_graph_resizes_to_is_no_number_of_the_one_size_that_it_states(make: Any, tmp_path: Path) -> None:
     net = saved_model(tmp_path / "net", make)
-    made = porter.convert(tmp_path / "net", destination="torch", out=tmp_path / "port")
+    made = porter.convert(tmp_path / "net", to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.proves and made.port.record.input.size is None
     assert all(rows != columns for rows, columns in made.verdict.parities[-1].sizes)
     image = np.random.default_rng(0).standard_normal((1, 33, 47, 3)).astype(np.float32)

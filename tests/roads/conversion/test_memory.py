@@ -51,8 +51,8 @@ def measured(suffix: str, folder: Path) -> dict[str, float]:
             with warnings.catch_warnings(action="ignore"):  # torch calls this exporter old
                 torch.onnx.export(network(units), (image,), folder / f"{name}.onnx", dynamo=False)
     for to in MOST[suffix]:
-        porter.convert(folder / f"small.{suffix}", destination=to, out=folder / f"small-{to}")  # frameworks begin
-        held = peak(lambda to=to: porter.convert(folder / f"large.{suffix}", destination=to, out=folder / to))
+        porter.convert(folder / f"small.{suffix}", to=to, out=folder / f"small-{to}")  # frameworks begin
+        held = peak(lambda to=to: porter.convert(folder / f"large.{suffix}", to=to, out=folder / to))
         found[to] = held / (4 * UNITS * FEATURES)
     return found
 

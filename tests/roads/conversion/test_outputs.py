@@ -289,7 +289,7 @@ def test_what_a_dict_of_keras_gives_keeps_its_order_its_names_and_the_layout_of_
     rest = {"cells": keras.layers.Reshape((20, 4))(low), "few": keras.layers.GlobalAveragePooling2D()(low)}
     keras.Model(image, whole | rest).save(tmp_path / "net.keras")
     for framework, of_maps in (("torch", "NCHW"), ("tf", "NHWC")):
-        port = porter.convert(tmp_path / "net.keras", destination=framework, out=tmp_path / framework).port
+        port = porter.convert(tmp_path / "net.keras", to=framework, out=tmp_path / framework).port
         record = read_port(port.folder).record
         assert record.proved and record.output_names == ("whole", "low", "cells", "few")
         assert record.output_layouts == (of_maps, of_maps, "file", "NC")

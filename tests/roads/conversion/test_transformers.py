@@ -57,17 +57,17 @@ def written(model: Any, form: str, folder: Path) -> Path:
     [("keras", "torch"), ("keras", "onnx"), ("keras", "tf"), ("h5", "onnx"), ("saved-model", "torch"), ("saved-model", "tf")],
 )
 def test_there_and_back(form: str, destination: str, model: Any, tmp_path: Path) -> None:
-    made = porter.convert(written(model, form, tmp_path), destination=destination, out=tmp_path / "port")
+    made = porter.convert(written(model, form, tmp_path), to=destination, out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.logits.rel_l2 <= 1e-12
     if destination != "tf":
         return
     for further in ("torch", "onnx"):
-        again = porter.convert(tmp_path / "port" / "model.keras", destination=further, out=tmp_path / further)
+        again = porter.convert(tmp_path / "port" / "model.keras", to=further, out=tmp_path / further)
         assert again.verdict is not None and again.verdict.ok and again.verdict.proof.logits.rel_l2 <= 1e-12
 
 
 def test_the_port_gives_what_keras_gives(model: Any, tmp_path: Path) -> None:
-    porter.convert(written(model, "keras", tmp_path), destination="onnx", out=tmp_path / "port", check=False)
+    porter.convert(written(model, "keras", tmp_path), to="onnx", out=tmp_path / "port", check=False)
     image = np.random.default_rng(5).normal(size=(2, SIDE, SIDE, 3)).astype("float32")
     for ours, theirs in zip(porter.load(tmp_path / "port")(image.transpose(0, 3, 1, 2)), model(image), strict=True):
         assert ours.shape == theirs.shape and np.allclose(ours, theirs, atol=1e-4)
@@ -113,7 +113,7 @@ def test_a_mistake_in_an_attention_is_refused(plant: Planted, model: Any, tmp_pa
     path = written(model, "keras", tmp_path)
     plant(monkeypatch)
     with pytest.raises(PorterError, match="the port is not the source's function: attention is the first node that differs"):
-        porter.convert(path, destination="torch", out=tmp_path / "port")
+        porter.convert(path, to="torch", out=tmp_path / "port")
     assert not (tmp_path / "port").exists()
 
 

@@ -46,9 +46,9 @@ def test_a_number_of_each_image_has_no_further_axis(make: Callable[[], nn.Module
     torch.export.save(torch.export.export(network, (image,)), tmp_path / "model.pt2")
     if make is Mean and to == "caffe":
         with pytest.raises(GraphError, match="--to onnx"):
-            porter.convert(tmp_path / "model.pt2", destination=to, out=tmp_path / "port")
+            porter.convert(tmp_path / "model.pt2", to=to, out=tmp_path / "port")
         return
-    made = porter.convert(tmp_path / "model.pt2", destination=to, out=tmp_path / "port")
+    made = porter.convert(tmp_path / "model.pt2", to=to, out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.proves
     model, given = porter.load(tmp_path / "port"), image if to == "torch" else image.numpy()
     found = model(given.transpose(0, 2, 3, 1) if to == "tf" else given)
@@ -71,7 +71,7 @@ def test_a_number_of_each_image_is_one_class(make: Callable[[], nn.Module], to: 
     torch.manual_seed(0)
     network = make().eval()
     torch.export.save(torch.export.export(network, (torch.randn(3, 3, 12, 12),)), tmp_path / "model.pt2")
-    made = porter.convert(tmp_path / "model.pt2", destination=to, out=tmp_path / "port", preprocess=PROTOCOL)
+    made = porter.convert(tmp_path / "model.pt2", to=to, out=tmp_path / "port", preprocess=PROTOCOL)
     assert made.verdict is not None and made.verdict.proof.proves
     assert (made.port.record.classes, made.port.record.activation) == (1, "sigmoid" if make is Sure else None)
     pixels = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)

@@ -73,7 +73,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 def test_a_file_is_ported_under_its_own_names_and_proved_against_itself(
     name: str, saved: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    made = porter.convert(saved(name), destination="torch", out=tmp_path / "port", check=True)
+    made = porter.convert(saved(name), to="torch", out=tmp_path / "port", check=True)
     record, verdict = made.port.record, made.verdict
     assert (record.variant, record.zoo, record.architecture, record.check) == (None, None, None, "passed")
     assert verdict is not None and verdict.ok and verdict.proof.reference == "the file's own graph"
@@ -108,7 +108,7 @@ def test_what_a_port_gives_is_said(kept: bool, output: str, saved: Callable[[str
     assert ("its softmax is taken off: --keep-activation keeps it" in ran.out) == (not kept)
     stated = {entry.key: entry.value for entry in onnx.load(tmp_path / "small-onnx" / "model.onnx").metadata_props}
     assert stated["porter.output"] == output == read_port(tmp_path / "small-onnx").record.output
-    again = porter.convert(tmp_path / "small-onnx", destination="torch", out=tmp_path / "again", check=False)
+    again = porter.convert(tmp_path / "small-onnx", to="torch", out=tmp_path / "again", check=False)
     assert again.record()["output"] == output
     ran = cli("convert", "small-onnx", "--to", "torch", "--no-check", "--keep-activation", "--keep-background")
     if kept:
@@ -119,7 +119,7 @@ def test_what_a_port_gives_is_said(kept: bool, output: str, saved: Callable[[str
 
 def test_a_file_of_a_recipes_graph_gets_its_names(weights_file: WeightsMaker, tmp_path: Path) -> None:
     file = weights_file("mobilenet_v1_0.25", "keras", ".whole.h5")
-    record = porter.convert(file, destination="torch", out=tmp_path / "port", check=False).port.record
+    record = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port.record
     assert (record.variant, record.zoo) == ("mobilenet_v1_0.25", "keras") and record.preprocess is not None
     assert any("mobilenet_v1_0.25 from keras" in note for note in record.source.notes)
 
@@ -137,17 +137,15 @@ def test_a_file_without_a_size_is_asked_for_one(saved: Callable[[str], Path], tm
 @pytest.mark.parametrize("to", ["onnx", "caffe", "mxnet"])
 def test_a_bare_file_of_a_port_says_its_native_size_and_protocol(to: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
     protocol = "resize=squash,size=17,interpolation=pil_bilinear,divide=99"
-    made = porter.convert(
-        saved("free.keras"), destination=to, out=tmp_path / "port", preprocess=protocol, input_size="17x23", check=False
-    )
+    made = porter.convert(saved("free.keras"), to=to, out=tmp_path / "port", preprocess=protocol, input_size="17x23", check=False)
     (made.port.folder / "port.json").unlink()
     file = made.port.folder / made.port.destination.MODEL_FILE
-    record = porter.convert(file, destination="torch", out=tmp_path / "again", check=False).port.record
+    record = porter.convert(file, to="torch", out=tmp_path / "again", check=False).port.record
     assert record.input.native_size == (17, 23) and record.preprocess == made.port.record.preprocess is not None
 
 
 def test_a_port_of_any_size_is_compared_at_the_size_that_is_asked_for(saved: Callable[[str], Path], tmp_path: Path) -> None:
-    made = porter.convert(saved("two.keras"), destination="torch", out=tmp_path / "port", check=True, input_size="24x27")
+    made = porter.convert(saved("two.keras"), to="torch", out=tmp_path / "port", check=True, input_size="24x27")
     assert made.port.record.input.size is None and made.verdict is not None
     float32 = next(parity for parity in made.verdict.parities if parity.dtype == "float32")
     assert float32.sizes == ((24, 27),)
@@ -222,7 +220,7 @@ def test_a_much_larger_variant_is_not_expanded_to_its_end(saved: Callable[[str],
 
 
 def test_a_convolution_of_one_cell_is_a_head(saved: Callable[[str], Path], tmp_path: Path) -> None:
-    record = porter.convert(saved("head.keras"), destination="torch", out=tmp_path / "port", check=False).port.record
+    record = porter.convert(saved("head.keras"), to="torch", out=tmp_path / "port", check=False).port.record
     assert (record.classes, record.output) == (5, "logits")
 
 
@@ -264,7 +262,7 @@ def test_a_port_gives_what_the_file_gives(saved: Callable[[str], Path], tmp_path
     import torch
 
     file = saved("two.keras")
-    porter.convert(file, destination="torch", out=tmp_path / "port", check=False)
+    porter.convert(file, to="torch", out=tmp_path / "port", check=False)
     batch = np.random.default_rng(0).standard_normal((2, 20, 20, 3)).astype(np.float32)
     wanted = [np.asarray(value) for value in keras.models.load_model(file)(batch)]
     with torch.no_grad():

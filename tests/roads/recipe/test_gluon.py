@@ -82,7 +82,7 @@ def test_a_network_may_be_the_second_of_its_process(prefix: str, tmp_path: Path)
 
 
 def ported(variant: str, file: Path, to: str) -> Verdict | None:
-    return porter.convert(variant, source="gluon", weights=file, destination=to, out=file.with_name(to), overwrite=True).verdict
+    return porter.convert(variant, source="gluon", weights=file, to=to, out=file.with_name(to), overwrite=True).verdict
 
 
 @needs_mxnet

@@ -66,7 +66,7 @@ def test_convert_port_json_and_model_py_say_what_is_left_out(tmp_path: Path, cli
         assert words in before.rsplit("self.", 1)[-1].replace("\n        # ", " "), place
     # The code is the one that porter writes for the record, and what is left out goes on from port to port.
     assert not porter.verify(tmp_path / "port", weights=file, float64=True).notes
-    again = porter.convert(tmp_path / "port", destination="tf", out=tmp_path / "tf", check=False)
+    again = porter.convert(tmp_path / "port", to="tf", out=tmp_path / "tf", check=False)
     assert again.port.record.left_out == OF_FLOWERS and again.record()["left_out"][0]["kind"] == "RandomFlip"
 
 
@@ -142,7 +142,7 @@ def test_other_formats_say_their_dropouts(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_strangers_record_writes_no_code(tmp_path: Path) -> None:
-    porter.convert(flowers(tmp_path), destination="torch", out=tmp_path / "port", check=False)
+    porter.convert(flowers(tmp_path), to="torch", out=tmp_path / "port", check=False)
     record: dict[str, Any] = json.loads((tmp_path / "port" / "port.json").read_text())
     record["left_out"][0]["kind"] = "Dropout\nimport os"
     (tmp_path / "port" / "port.json").write_text(json.dumps(record))
@@ -153,7 +153,7 @@ def test_a_strangers_record_writes_no_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize("framework", ["torch", "tf"])
 def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: Path, cli: Cli) -> None:
     file, folder = flowers(tmp_path), tmp_path / "port"
-    made = porter.convert(file, destination=framework, out=folder, keep_dropout=True, check=True)
+    made = porter.convert(file, to=framework, out=folder, keep_dropout=True, check=True)
     kept = {node.path: (node.op.rate, node.op.maps) for node in made.port.graph.nodes if isinstance(node.op, Dropout)}
     assert kept == {"norm_dropout": (0.1, True), "pool_dropout": (0.5, False)} and made.port.record.check == "passed"
     assert [layer.kind for layer in made.port.record.left_out] == ["RandomFlip", "RandomRotation", "GaussianNoise"]
@@ -176,8 +176,8 @@ def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: 
         drawn = [network(torch.from_numpy(image).permute(0, 3, 1, 2)).detach().numpy() for _ in range(12)]
     assert len({value.tobytes() for value in drawn}) > 1  # of a few features, two draws may be the same
     # A port that is only run keeps them in its record, from where they come back.
-    porter.convert(folder, destination="onnx", out=tmp_path / "onnx", check=False)
-    back = porter.convert(tmp_path / "onnx", destination="torch", out=tmp_path / "back", check=False).port
+    porter.convert(folder, to="onnx", out=tmp_path / "onnx", check=False)
+    back = porter.convert(tmp_path / "onnx", to="torch", out=tmp_path / "back", check=False).port
     assert {node.path for node in back.graph.nodes if isinstance(node.op, Dropout)} == kept.keys()
     refused(cli("convert", file, "--to", "onnx", "--keep-dropout"), "porter's models of onnx are run, and not trained on")
 
@@ -189,7 +189,7 @@ def test_dropouts_that_have_no_place_are_warned_of(tmp_path: Path) -> None:
     keras.Model(image, layers.AlphaDropout(0.2, name="alpha")(layers.GlobalAveragePooling2D(name="pool")(value))).save(
         tmp_path / "two.keras"
     )
-    made = porter.convert(tmp_path / "two.keras", destination="torch", out=tmp_path / "port", keep_dropout=True)
+    made = porter.convert(tmp_path / "two.keras", to="torch", out=tmp_path / "port", keep_dropout=True)
     assert [warning.partition(": ")[2] for warning in made.warnings] == [
         "Dropout(0.5) 'half' is left out all the same: stem is read by other layers too, or is an output",
         "AlphaDropout(0.2) 'alpha' is left out all the same: a port keeps Dropout and SpatialDropout only",
@@ -202,7 +202,7 @@ def test_rates_that_are_none(rate: float, said: str | None, tmp_path: Path) -> N
     (stored,) = (tensor for tensor in model.graph.initializer if tensor.name == "r")
     stored.CopyFrom(onnx.numpy_helper.from_array(np.array(rate, np.float32), "r"))
     onnx.save(model, tmp_path / "model.onnx")
-    made = porter.convert(tmp_path / "model.onnx", destination="torch", out=tmp_path / "port", keep_dropout=True, check=False)
+    made = porter.convert(tmp_path / "model.onnx", to="torch", out=tmp_path / "port", keep_dropout=True, check=False)
     assert [layer.rate for layer in made.port.record.left_out] == [None if said is None else rate]
     assert any((said or "keeps Dropout") in warning for warning in made.warnings)
 
@@ -211,7 +211,7 @@ def test_a_variants_dropout_is_kept_behind_its_own_path(tmp_path: Path) -> None:
     from tests.support.finetuned_keras import make_finetuned
 
     file = make_finetuned("tutorial-h5", tmp_path).path
-    made = porter.convert(file, destination="torch", out=tmp_path / "port", keep_dropout=True, check=False)
+    made = porter.convert(file, to="torch", out=tmp_path / "port", keep_dropout=True, check=False)
     assert made.port.record.variant == "mobilenet_v1_0.25"
     (dropped,) = (node for node in made.port.graph.nodes if isinstance(node.op, Dropout))
     assert dropped.op.rate == 0.2 and dropped.inputs == ("head/pool",)

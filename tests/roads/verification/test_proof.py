@@ -131,7 +131,7 @@ def test_a_recipe_of_pixels_is_proved_on_pixels_and_a_wrong_epsilon_is_found(pro
 
 def test_a_file_that_scales_pixels_is_proved_on_pixels(networks: Path, tmp_path: Path) -> None:
     def verdict(name: str) -> Verdict | None:
-        return porter.convert(networks / name, destination="torch", reference=networks / "greys.keras", out=tmp_path / name).verdict
+        return porter.convert(networks / name, to="torch", reference=networks / "greys.keras", out=tmp_path / name).verdict
 
     found = verdict("greys.keras")
     assert found is not None and found.ok and found.fed.words == "0 to 255"
@@ -173,7 +173,7 @@ def written(text: str, path: Path) -> Path:
 def test_a_right_port_is_not_refused_for_what_its_outputs_are(name: str, tmp_path: Path) -> None:
     file = written(HEAD % NETWORKS[name], tmp_path / "net.onnx")
     for framework in ("torch", "onnx"):
-        made = porter.convert(file, destination=framework, out=tmp_path / framework)
+        made = porter.convert(file, to=framework, out=tmp_path / framework)
         assert made.verdict is not None and made.verdict.ok and made.verdict.proof.dtype == "float64"
         assert all(found.limit <= 1e-4 for found in made.verdict.parities)
 
@@ -240,7 +240,7 @@ def test_images_whose_maps_are_large_are_few_and_run_one_by_one(tmp_path: Path) 
     scale = "s = Constant <value = float[4] {1.0, 1.0, 250.0, 250.0}> ()"
     large = 'r = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (c, , s)'
     text = HEAD % ("4,1,1", f"c = Conv <pads=[1,1,1,1]> (x, k, low) {scale} {large} y = GlobalAveragePool (r)")
-    port = porter.convert(written(text, tmp_path / "net.onnx"), destination="torch", out=tmp_path / "port", check=False).port
+    port = porter.convert(written(text, tmp_path / "net.onnx"), to="torch", out=tmp_path / "port", check=False).port
     for batches in Check(port).batches(Sizes(((16, 16),), ((16, 16),))).values():
         assert {len(batch) for batch in batches} == {1} and 2 <= len(batches) < 20
 
@@ -270,7 +270,7 @@ class Chaotic:
 @pytest.mark.parametrize(("off", "ok"), [(1e-9, True), (1e-6, False)])
 def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(off: float, ok: bool, tmp_path: Path) -> None:
     file = written((HEAD % ("4,H,W", "y = Conv <pads=[1,1,1,1]> (x, k, low)")).replace("16,16", "H,W", 1), tmp_path / "net.onnx")
-    port = porter.convert(file, destination="torch", input_size="224x224", out=tmp_path / "port", check=False).port
+    port = porter.convert(file, to="torch", input_size="224x224", out=tmp_path / "port", check=False).port
     source = next(references_of(source_of(port, file, None), "float32"))
     found = Check(port, ("float64",)).against(Chaotic(source, off), Sizes(((224, 224),), ()))
     assert found[0].ok is ok
@@ -280,7 +280,7 @@ def test_inputs_that_make_the_source_chaotic_are_no_evidence_against_a_port(off:
 @pytest.mark.parametrize(("calm", "ok"), [(1.001, True), (1e-9, False)])
 def test_a_range_that_makes_the_source_chaotic_on_all_images_gives_way_to_another(calm: float, ok: bool, tmp_path: Path) -> None:
     text = HEAD % ("4,16,16", "c = Conv <pads=[1,1,1,1]> (x, k, low) y = Tanh (c)")
-    port = porter.convert(written(text, tmp_path / "net.onnx"), destination="torch", out=tmp_path / "port", check=False).port
+    port = porter.convert(written(text, tmp_path / "net.onnx"), to="torch", out=tmp_path / "port", check=False).port
     source = Chaotic(next(references_of(source_of(port, tmp_path / "net.onnx", None), "float32")), 1e-9, calm)
     found = Check(port, ("float64",)).prove(source, Sizes(((16, 16),), ()))
     assert found.ok is ok and (ok or "multiplies its own rounding" in (found.proof.silent or ""))

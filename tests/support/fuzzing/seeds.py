@@ -399,7 +399,7 @@ def _port(destination: str) -> Callable[[Path], Path]:
 
         (folder / "source").mkdir()
         source = _caffe(_CAFFE)(folder / "source")
-        porter.convert(source, destination=destination, out=folder / "port", check=False)
+        porter.convert(source, to=destination, out=folder / "port", check=False)
         for file in (folder / "source").iterdir():
             file.unlink()
         return folder / "port"

@@ -109,7 +109,7 @@ def _converted(path: Path, size: str | None) -> Conversion:
     out = path.parent / "fuzzed-port"
     shutil.rmtree(out, ignore_errors=True)
     try:
-        return porter.convert(path, destination="torch", out=out, input_size=size)
+        return porter.convert(path, to="torch", out=out, input_size=size)
     except PorterError as error:
         if "so a recipe has to say" in error.message:
             (recipes := path.parent / "recipes").mkdir(exist_ok=True)

@@ -196,9 +196,9 @@ def _of_file(key: str, family: str, name: str, destination: str, seed: int, rng:
 
 def _converted(path: Path, destination: str, out: Path) -> Port:
     try:
-        return porter.convert(path, destination=destination, out=out, check=False).port
+        return porter.convert(path, to=destination, out=out, check=False).port
     except UsageError:  # it states no size
-        return porter.convert(path, destination=destination, out=out, check=False, input_size=str(SIDE)).port
+        return porter.convert(path, to=destination, out=out, check=False, input_size=str(SIDE)).port
 
 
 def _varying(graph: Graph, tensors: Tensors, size: tuple[int, int]) -> tuple[str, ...]:

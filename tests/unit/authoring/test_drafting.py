@@ -191,7 +191,7 @@ def test_a_draft_needs_a_file_whose_names_say_something(cli: Cli, tmp_path: Path
 @pytest.mark.usefixtures("one_recipe")
 def test_a_port_without_a_recipe_has_blocks(saved: Path, tmp_path: Path) -> None:
     """model.py has a class for them, the paths show them, and port.json says what the file calls its layers."""
-    made = porter.convert(saved, destination="torch", out=tmp_path / "port", check=True)
+    made = porter.convert(saved, to="torch", out=tmp_path / "port", check=True)
     assert made.verdict is not None and made.verdict.ok
     text = (tmp_path / "port" / "model.py").read_text()
     assert text.count("class Block") == 1 and len(text.splitlines()) < 75
@@ -214,7 +214,7 @@ def test_a_port_of_an_older_porter_has_the_names_of_its_file(saved: Path) -> Non
 
 @pytest.mark.usefixtures("one_recipe")
 def test_a_keras_port_has_the_layers_of_its_file(saved: Path, tmp_path: Path) -> None:
-    porter.convert(saved, destination="tf", out=tmp_path / "port", check=False)
+    porter.convert(saved, to="tf", out=tmp_path / "port", check=False)
     model = keras.models.load_model(tmp_path / "port" / "model.keras")
     assert {"block_3_expand", "block_3_expand_BN", "logits"} <= {layer.name for layer in model.layers}
 

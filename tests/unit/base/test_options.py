@@ -83,7 +83,7 @@ def test_a_size_and_one_text_go_through_the_api(tmp_path: Path) -> None:
 
 
 def test_a_line_has_what_is_not_the_default() -> None:
-    line = options.CONVERT.line(subject="my file.h5", destination="tf", dtype="float32", mapped=["a=b", "c=d"], stock="timm")
+    line = options.CONVERT.line(subject="my file.h5", to="tf", dtype="float32", mapped=["a=b", "c=d"], stock="timm")
     assert line == "porter convert 'my file.h5' --to tf --map a=b --map c=d --stock timm"
     assert options.CONVERT.line(subject="x", stock=True, options={"a": False}, outputs=("p", "q")) == (
         "porter convert x --stock --option a=false --outputs p,q"

@@ -181,7 +181,7 @@ def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
         **{"variant": "; rm -rf ~", "input": {"layout": "NCHW", "size": [225, 201], "native_size": [224, 224], "channels": 3}},
     )
     found = parsed(convert(contents.record, "port"))
-    wanted = {"subject": "; rm -rf ~", "source": "keras", "destination": "torch", "padding": "trained", "input_size": "225x201"}
+    wanted = {"subject": "; rm -rf ~", "source": "keras", "to": "torch", "padding": "trained", "input_size": "225x201"}
     assert {name: found[name] for name in wanted} == wanted
     assert found["dtype"] == "float16" and found["keep_background"] and found["fold_bn"] and not found["stock"]
     assert list(found["options"]) == ["transform_input=false"]

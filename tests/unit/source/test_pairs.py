@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keras.Model(image, layers.Dense(3, name="kinds")(value)).save(folder / "small.keras")
     names = {"caffe": ("net.prototxt", "trained.caffemodel"), "mxnet": ("x-symbol.json", "y.params"), "onnx": ("model.onnx",)}
     for framework, found in names.items():
-        porter.convert(folder / "small.keras", destination=framework, out=folder / framework, check=False)
+        porter.convert(folder / "small.keras", to=framework, out=folder / framework, check=False)
         files = {path.suffix: path for path in (folder / framework).iterdir()}
         for name in found:
             shutil.copy(files[Path(name).suffix], folder / name)

@@ -79,7 +79,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     flowers().save(folder / "flowers.keras")
     (folder / "names.txt").write_text("\n".join(NAMES))
     given = {"preprocess": PROTOCOL, "class_names": folder / "names.txt", "check": False}
-    porter.convert(folder / "flowers.keras", destination="torch", out=folder / "flowers-torch", **given)
+    porter.convert(folder / "flowers.keras", to="torch", out=folder / "flowers-torch", **given)
     with pytest.MonkeyPatch.context() as patch:
         torch.save(trained_in_torch(folder / "flowers-torch", patch).state_dict(), folder / "tuned.pth")
         patch.delitem(sys.modules, "model")
@@ -102,7 +102,7 @@ def test_keras_to_torch_to_keras_to_torch_with_training_between(
 ) -> None:
     batch = pixels(9)
     network = trained_in_torch(made / "flowers-torch", monkeypatch)
-    home = porter.convert(made / "flowers-torch", destination="tf", weights=made / "tuned.pth", out=tmp_path / "tf")
+    home = porter.convert(made / "flowers-torch", to="tf", weights=made / "tuned.pth", out=tmp_path / "tf")
     expect_facts_kept(home)
     assert any(node.op_name == "batch_norm" and node.op.scale for node in home.port.graph.nodes)  # type: ignore[attr-defined]
     with torch.inference_mode():
@@ -120,7 +120,7 @@ def test_keras_to_torch_to_keras_to_torch_with_training_between(
     assert rel_l2(wanted, got) > 1e-3  # training has moved it
     for name, save in {"k.keras": model.save, "k.weights.h5": model.save_weights, "k.h5": model.save}.items():
         save(tmp_path / name)
-        again = porter.convert(tmp_path / "tf", destination="torch", weights=tmp_path / name, out=tmp_path / f"{name}-torch")
+        again = porter.convert(tmp_path / "tf", to="torch", weights=tmp_path / name, out=tmp_path / f"{name}-torch")
         expect_facts_kept(again)
         with torch.inference_mode():
             found = porter.load(tmp_path / f"{name}-torch")(torch.from_numpy(batch).permute(0, 3, 1, 2)).numpy()
@@ -128,7 +128,7 @@ def test_keras_to_torch_to_keras_to_torch_with_training_between(
 
 
 def test_the_record_names_both_files_and_verify_finds_the_port_again(made: Path, tmp_path: Path, cli: Cli) -> None:
-    porter.convert(made / "flowers-torch", destination="onnx", weights=made / "tuned.pth", out=tmp_path / "home")
+    porter.convert(made / "flowers-torch", to="onnx", weights=made / "tuned.pth", out=tmp_path / "home")
     source = json.loads((tmp_path / "home" / "port.json").read_text())["source"]
     first = read_port(made / "flowers-torch").record
     assert source["file"] == "tuned.pth" and source["format"] == "torch"
@@ -142,10 +142,10 @@ def test_the_record_names_both_files_and_verify_finds_the_port_again(made: Path,
 
 def test_a_port_to_onnx_gives_the_graph_as_well(made: Path, tmp_path: Path) -> None:
     given = {"preprocess": PROTOCOL, "class_names": made / "names.txt", "check": False}
-    porter.convert(made / "flowers.keras", destination="onnx", out=tmp_path / "onnx", **given)
+    porter.convert(made / "flowers.keras", to="onnx", out=tmp_path / "onnx", **given)
     # Nothing says which code the tensors were trained in: the port's own model is an ONNX one.
-    expect_facts_kept(porter.convert(tmp_path / "onnx", destination="tf", weights=made / "tuned.pth", out=tmp_path / "tf"), AGREES)
-    home = porter.convert(tmp_path / "onnx", destination="torch", weights=made / "flowers.keras", out=tmp_path / "torch")
+    expect_facts_kept(porter.convert(tmp_path / "onnx", to="tf", weights=made / "tuned.pth", out=tmp_path / "tf"), AGREES)
+    home = porter.convert(tmp_path / "onnx", to="torch", weights=made / "flowers.keras", out=tmp_path / "torch")
     expect_facts_kept(home)
 
 
@@ -176,7 +176,7 @@ def test_a_wrapped_state_dict_and_safetensors_are_read(made: Path, tmp_path: Pat
     torch.save({"epoch": 1, "state_dict": {f"module.{name}": held for name, held in state.items()}}, tmp_path / "wrapped.pth")
     save_file(state, tmp_path / "tuned.safetensors")
     ports = [
-        porter.convert(made / "flowers-torch", destination="torch", weights=tmp_path / name, out=tmp_path / name.split(".")[0])
+        porter.convert(made / "flowers-torch", to="torch", weights=tmp_path / name, out=tmp_path / name.split(".")[0])
         for name in ("wrapped.pth", "tuned.safetensors")
     ]
     for conversion in ports:
@@ -189,17 +189,17 @@ def test_a_folder_of_the_hub_is_named_as_its_file(made: Path, tmp_path: Path) ->
     folder.mkdir()
     (folder / "config.json").write_text("{}")
     save_file(torch.load(made / "tuned.pth"), folder / "model.safetensors")
-    home = porter.convert(made / "flowers-torch", destination="tf", weights=folder, out=tmp_path / "tf", check=False)
+    home = porter.convert(made / "flowers-torch", to="tf", weights=folder, out=tmp_path / "tf", check=False)
     assert home.port.record.source.file == "model.safetensors"
 
 
 def test_weights_of_another_graph_in_the_port_are_not_its_own(made: Path, tmp_path: Path) -> None:
     """Weights do not say which graph they are of, so that of the port's file has to be porter's."""
     port = tmp_path / "tf"
-    porter.convert(made / "flowers.keras", destination="tf", out=port, check=False)
+    porter.convert(made / "flowers.keras", to="tf", out=port, check=False)
     model = keras.models.load_model(port / "model.keras")
     model.save_weights(tmp_path / "own.weights.h5")
-    given: dict[str, Any] = {"destination": "torch", "weights": tmp_path / "own.weights.h5"}
+    given: dict[str, Any] = {"to": "torch", "weights": tmp_path / "own.weights.h5"}
     assert porter.convert(port, out=tmp_path / "own", **given).port.record.check == "passed"
     config = model.get_config()
     next(layer for layer in config["layers"] if layer["name"] == "stem")["config"]["padding"] = "valid"
@@ -214,7 +214,7 @@ def test_weights_of_another_graph_in_the_port_are_not_its_own(made: Path, tmp_pa
 def test_another_head_loses_the_names_of_the_classes(made: Path, tmp_path: Path) -> None:
     state = torch.load(made / "tuned.pth")
     torch.save({**state, "kinds.weight": torch.randn(7, 8), "kinds.bias": torch.randn(7)}, tmp_path / "seven.pth")
-    home = porter.convert(made / "flowers-torch", destination="tf", weights=tmp_path / "seven.pth", out=tmp_path / "tf")
+    home = porter.convert(made / "flowers-torch", to="tf", weights=tmp_path / "seven.pth", out=tmp_path / "tf")
     record = home.port.record
     assert (record.classes, record.labels, record.class_names, record.check) == (7, None, (), "passed")
     assert any("the head has 7 classes, and that of flowers-torch 5" in warning for warning in home.warnings)
@@ -249,8 +249,8 @@ def test_ports_of_other_shapes_are_left_out_and_of_twins_each_is_named(made: Pat
         config = flowers().get_config()
         next(layer for layer in config["layers"] if layer["name"] == "stem")["config"].update(change)
         keras.Model.from_config(config).save(tmp_path / f"{name}.keras")
-        porter.convert(tmp_path / f"{name}.keras", destination="torch", out=tmp_path / name, check=False)
-    porter.convert(tmp_path / "again.keras", destination="tf", out=tmp_path / "also", check=False)
+        porter.convert(tmp_path / f"{name}.keras", to="torch", out=tmp_path / name, check=False)
+    porter.convert(tmp_path / "again.keras", to="tf", out=tmp_path / "also", check=False)
     found = porter.inspect(tmp_path / "tuned.pth")
     assert [Path(line.split()[2]).name for line in found.commands] == ["again", "twin"]
     assert found.tuned is None and "their graphs differ" in str(found.problem)
@@ -261,18 +261,18 @@ def test_ports_of_other_shapes_are_left_out_and_of_twins_each_is_named(made: Pat
 
 
 def test_a_keras_file_with_layers_of_its_own_is_not_the_ports_model(made: Path, tmp_path: Path) -> None:
-    porter.convert(made / "flowers.keras", destination="tf", out=tmp_path / "tf", check=False)
+    porter.convert(made / "flowers.keras", to="tf", out=tmp_path / "tf", check=False)
     model = keras.models.load_model(tmp_path / "tf" / "model.keras")
     # The tensors are the port's, and the function is another.
     inner = keras.Model(model.input, model.get_layer("kinds")(keras.ops.square(model.get_layer("pool").output)))
     inner.save(tmp_path / "squared.keras")
     with pytest.raises(porter.base.errors.PorterError) as caught:
-        porter.convert(tmp_path / "tf", destination="torch", weights=tmp_path / "squared.keras", out=tmp_path / "no")
+        porter.convert(tmp_path / "tf", to="torch", weights=tmp_path / "squared.keras", out=tmp_path / "no")
     assert caught.value.code == "check"
     other = keras.Model(model.input, layers.Dense(3, name="more")(model.output))
     other.save(tmp_path / "more.keras")
     with pytest.raises(MappingError, match="the port's model has no more/kernel, more/bias") as unfit:
-        porter.convert(tmp_path / "tf", destination="torch", weights=tmp_path / "more.keras", out=tmp_path / "no")
+        porter.convert(tmp_path / "tf", to="torch", weights=tmp_path / "more.keras", out=tmp_path / "no")
     assert f"porter convert {tmp_path / 'more.keras'} --to torch" in str(unfit.value.next)
 
 
@@ -282,9 +282,7 @@ def test_a_variants_background_row_comes_home(slim_file: SlimMaker, tmp_path: Pa
     first = porter.convert("mobilenet_v1_0.25", "slim", "torch", out=tmp_path / "torch", **given).port
     state = load_file(tmp_path / "torch" / "model.safetensors")
     save_file({name: held * 1.01 if held.is_floating_point() else held for name, held in state.items()}, tmp_path / "t.safetensors")
-    home = porter.convert(
-        tmp_path / "torch", destination="tf", weights=tmp_path / "t.safetensors", out=tmp_path / "tf", check=False
-    )
+    home = porter.convert(tmp_path / "torch", to="tf", weights=tmp_path / "t.safetensors", out=tmp_path / "tf", check=False)
     assert home.port.record.background and home.port.record.classes == 1001
     for fact in ("variant", "zoo", "labels", "preprocess", "background", "classes"):
         assert getattr(home.port.record, fact) == getattr(first.record, fact)
@@ -298,10 +296,10 @@ def test_a_variant_comes_home_from_a_stock_class(weights_file: WeightsMaker, tmp
         "mobilenet_v2_0.35", "torchvision", "torch", weights=weights, out=tmp_path / "stock", stock=True, **given
     ).port
     model = tmp_path / "stock" / "model.safetensors"
-    porter.convert(tmp_path / "stock", destination="tf", weights=model, out=tmp_path / "tf", **given)
+    porter.convert(tmp_path / "stock", to="tf", weights=model, out=tmp_path / "tf", **given)
     # The names are those of a port to Keras, in a port to torch.
     keras_file = tmp_path / "tf" / "model.keras"
-    again = porter.convert(tmp_path / "stock", destination="torch", weights=keras_file, out=tmp_path / "torch", stock=True, **given)
+    again = porter.convert(tmp_path / "stock", to="torch", weights=keras_file, out=tmp_path / "torch", stock=True, **given)
     wanted, found = stock.tensors(), again.port.tensors()
     for path, roles in wanted.items():
         for role in roles.keys() - {"batches"}:  # which Keras does not count

@@ -52,5 +52,5 @@ def test_a_transposed_convolution_with_a_dilation_is_proved(tmp_path: Path) -> N
     torch.manual_seed(0)
     model = torch.nn.ConvTranspose2d(3, 6, 3, stride=2, dilation=2, padding=1, output_padding=1).eval()
     torch.export.save(torch.export.export(model, (torch.zeros(1, 3, 64, 64),)), tmp_path / "net.pt2")
-    made = porter.convert(tmp_path / "net.pt2", destination="torch", out=tmp_path / "port")
+    made = porter.convert(tmp_path / "net.pt2", to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.proof.proves

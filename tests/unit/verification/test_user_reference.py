@@ -357,7 +357,7 @@ SAME = {"net": 5, "model.py:build": 4, "model.py:loaded": 4, "model.py:coded": 1
 
 def test_another_export_and_keras_code_prove_a_port(exported: Path, tmp_path: Path) -> None:
     file = exported / "net.keras"
-    port = porter.convert(file, destination="torch", out=tmp_path / "port", check=False).port
+    port = porter.convert(file, to="torch", out=tmp_path / "port", check=False).port
     opened = source_of(port, file, None)
 
     def verdict(reference: str) -> Verdict:

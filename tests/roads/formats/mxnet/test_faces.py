@@ -95,7 +95,7 @@ def test_a_network_of_faces_is_what_mxnet_computes(kind: str, tmp_path: Path) ->
         f'"{word}"' for word in text.split('"')[1::2]
     }
     for to in ("torch", "tf", "onnx", "mxnet"):
-        made = porter.convert(tmp_path / "model-0000.params", destination=to, input_size="112", out=tmp_path / to)
+        made = porter.convert(tmp_path / "model-0000.params", to=to, input_size="112", out=tmp_path / to)
         assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     with torch.no_grad():
         found = porter.load(tmp_path / "torch").double()(torch.from_numpy(seen["images"]).double()).numpy()

@@ -23,7 +23,7 @@ def test_ports_of_cntks_files_compute_what_cntk_does(side: int, tmp_path: Path) 
     for name in NETWORKS:
         known = np.load(tmp_path / f"{name}.npz")
         for to in ("torch", "onnx", "tf"):
-            made = porter.convert(tmp_path / f"{name}.onnx", destination=to, out=tmp_path / name / to)
+            made = porter.convert(tmp_path / f"{name}.onnx", to=to, out=tmp_path / name / to)
             assert made.verdict is not None and made.verdict.ok
             engine, output = made.port.destination.ENGINE, made.port.graph.output
             given = engine.run(made.port.build("float32"), known["images"], [output])[output]

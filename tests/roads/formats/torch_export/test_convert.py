@@ -43,7 +43,7 @@ def test_a_port_takes_the_sizes_that_the_program_takes(free: bool, tmp_path: Pat
     model = Net().eval()
     path = export(model, torch.randn(2, 3, 17, 20), tmp_path, free)[0]
     out = tmp_path / "port"
-    made = porter.convert(path, destination="torch", out=out, input_size="any" if free else None)
+    made = porter.convert(path, to="torch", out=out, input_size="any" if free else None)
     assert made.verdict is not None and made.verdict.ok
     assert {parity.reference for parity in made.verdict.parities} == {"the file's own graph"}
     assert made.port.record.input.size == (None if free else (17, 20))
@@ -57,7 +57,7 @@ def test_a_port_takes_the_sizes_that_the_program_takes(free: bool, tmp_path: Pat
     np.testing.assert_allclose(ported, model(image).detach().numpy(), rtol=1e-4, atol=1e-6)
     if not free:
         with pytest.raises(UsageError, match="the file holds for 17x20 only"):
-            porter.convert(path, destination="torch", out=tmp_path / "other", input_size="any")
+            porter.convert(path, to="torch", out=tmp_path / "other", input_size="any")
 
 
 class Standardised(nn.Conv2d):
@@ -74,7 +74,7 @@ def test_a_kernel_that_a_program_computes_is_proved_before_its_rounding(tmp_path
     torch.manual_seed(0)
     model = nn.Sequential(Standardised(3, 6, 3), nn.GroupNorm(2, 6), nn.Conv2d(6, 4, 1)).eval()
     path = export(model, torch.randn(2, 3, 9, 8), tmp_path)[0]
-    made = porter.convert(path, destination="torch", out=tmp_path / "port")
+    made = porter.convert(path, to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
     assert made.port.record.evaluated == ("reshape_as (computed)",) and made.port.record.dtype == "float32"
     assert porter.verify(tmp_path / "port", weights=path, float64=True).ok
@@ -123,7 +123,7 @@ class Nested(nn.Module):
 @pytest.mark.parametrize("like", [False, True])
 def test_a_program_that_fits_some_sizes_only_holds_at_all_of_them(like: bool, tmp_path: Path) -> None:
     path = export(Nested(like).eval(), torch.randn(2, 3, 12, 16), tmp_path, free=True)[0]
-    made = porter.convert(path, destination="torch", out=tmp_path / "port", input_size="any")
+    made = porter.convert(path, to="torch", out=tmp_path / "port", input_size="any")
     assert made.verdict is not None and made.verdict.ok
     x = torch.randn(1, 3, 34, 30)
     assert porter.load(tmp_path / "port")(x).shape == (1, 4, 102, 90)
@@ -134,6 +134,6 @@ def test_a_network_of_torchvision_is_its_recipe_s(tmp_path: Path) -> None:
     from porter.zoos.torchvision import import_models
 
     path = export(import_models().resnet18().eval(), torch.randn(2, 3, 64, 64), tmp_path, free=True)[0]
-    made = porter.convert(path, destination="tf", out=tmp_path / "port")
+    made = porter.convert(path, to="tf", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
     assert (made.port.record.variant, made.port.record.zoo) == ("resnet18", "torchvision")

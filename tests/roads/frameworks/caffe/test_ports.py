@@ -59,17 +59,17 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_port_of_a_caffe_net(file: Path, tmp_path: Path) -> None:
-    made = porter.convert(file, destination="caffe", out=tmp_path / "port")
+    made = porter.convert(file, to="caffe", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     assert porter.verify(tmp_path / "port", weights=file).ok
     images = np.random.default_rng(0).standard_normal((2, 3, 33, 38)).astype(np.float32)
-    again = porter.convert(tmp_path / "port" / "model.caffemodel", destination="torch", out=tmp_path / "torch", check=False)
+    again = porter.convert(tmp_path / "port" / "model.caffemodel", to="torch", out=tmp_path / "torch", check=False)
     torch = get_destination("torch").ENGINE.run(again.port.build(), images, [again.port.graph.output])[again.port.graph.output]
     assert db(porter.load(tmp_path / "port")(images), torch) > 100
     for path, roles in made.port.tensors().items():
         assert all(np.array_equal(again.port.tensors()[path][role], array) for role, array in roles.items())
     with pytest.raises(UsageError, match="porter writes Caffe's tensors in float32 and float64, not in float16"):
-        porter.convert(file, destination="caffe", out=tmp_path / "half", dtype="float16")
+        porter.convert(file, to="caffe", out=tmp_path / "half", dtype="float16")
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_a_mistake_of_the_writer_is_seen(
 
     monkeypatch.setattr(LayerMaker, "text", mistaken)
     with pytest.raises(CheckFailed):
-        porter.convert(file, destination="caffe", out=tmp_path / "port")
+        porter.convert(file, to="caffe", out=tmp_path / "port")
 
 
 def test_files_that_were_changed(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "port"
-    porter.convert(file, destination="caffe", out=folder, check=False)
+    porter.convert(file, to="caffe", out=folder, check=False)
     written, weights = (folder / "model.prototxt").read_text(), (folder / "model.caffemodel").read_bytes()
     (folder / "model.prototxt").write_text(written.replace("pad_h: 1 pad_w: 1", "pad_h: 0 pad_w: 1", 1))
     sign(folder)

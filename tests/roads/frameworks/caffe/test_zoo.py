@@ -48,7 +48,7 @@ def test_ports_of_a_net_compute_what_opencv_does_of_it(variant: str, tmp_path: P
     *_, head, softmax = re.findall(r'name: "(\w+)"', net.read_text())
     assert softmax == "prob"
     for to in ("torch", "onnx", "tf"):
-        port = porter.convert(net, destination=to, out=tmp_path / to, check=False).port
+        port = porter.convert(net, to=to, out=tmp_path / to, check=False).port
         engine, output = port.destination.ENGINE, port.graph.output
         for size in ((224, 224), (139, 129)):
             images = smooth_images(3, size, 5, 2)

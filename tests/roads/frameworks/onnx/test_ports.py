@@ -119,6 +119,6 @@ def test_a_window_that_starts_in_the_pads_is_dropped(tmp_path: Path) -> None:
         graph = onnx.parser.parse_graph(f"g (float[N,2,5,{columns}] x) => (float[N,2,a,b] y) {{ y = AveragePool <{stated}> (x) }}")
         opset = onnx.helper.make_opsetid("", 19)
         onnx.save(onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9), tmp_path / f"{columns}.onnx")
-    assert porter.convert(tmp_path / "5.onnx", destination="onnx", out=tmp_path / "port").port.record.check == PASSED
+    assert porter.convert(tmp_path / "5.onnx", to="onnx", out=tmp_path / "port").port.record.check == PASSED
     with pytest.raises(PaddingError, match="drops a window of one axis"):
-        porter.convert(tmp_path / "6.onnx", destination="onnx", out=tmp_path / "none")
+        porter.convert(tmp_path / "6.onnx", to="onnx", out=tmp_path / "none")

@@ -124,25 +124,25 @@ def test_every_layer_is_what_opencv_computes(net: str, legacy: bool, tmp_path: P
     for name, wanted in opencv(file, images, names).items():
         assert own[name].shape == wanted.shape, name
         assert np.linalg.norm(own[name] - wanted) <= 1e-5 * np.linalg.norm(wanted), name
-    made = porter.convert(file.with_suffix(".caffemodel"), destination="torch", out=tmp_path / "port")
+    made = porter.convert(file.with_suffix(".caffemodel"), to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     steps = {"sum_1", "fc_flatten", "within_around", "within_normed", "over_one", "over_of"}
     assert {*made.verdict.proof.uncompared} <= steps, "which are steps within a layer"
     assert [warning.partition("squares: ")[2] for warning in made.warnings] == ["the model's own layers take no other size"]
-    other = porter.convert(file, destination="onnx", out=tmp_path / "other")
+    other = porter.convert(file, to="onnx", out=tmp_path / "other")
     assert other.verdict is not None and other.verdict.ok and porter.verify(tmp_path / "other", weights=file).ok
 
 
 def test_a_size_that_the_layers_do_not_take_is_told_as_one(tmp_path: Path) -> None:
     file = write_caffe(tmp_path / "model", NET, blobs(NET))
     with pytest.raises(UsageError, match="the file holds for 33x38 only") as caught:
-        porter.convert(file, destination="torch", input_size="33", out=tmp_path / "port")
+        porter.convert(file, to="torch", input_size="33", out=tmp_path / "port")
     assert (caught.value.where, (caught.value.next or "")[:11]) == ("--input-size", "write 33x38")
 
 
 def test_a_net_of_training_is_read_without_it(tmp_path: Path) -> None:
     file = write_caffe(tmp_path / "train_val", TRAINED, blobs(TRAINED))
-    made = porter.convert(file, destination="torch", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
     assert (made.port.record.input.native_size, made.port.record.input.channels) == ((15, 15), 3)
     assert [node.path for node in made.port.graph.nodes][-1] == "flat"
@@ -155,7 +155,7 @@ def test_what_divides_the_sums_of_a_norm(factor: float, tmp_path: Path) -> None:
     file = write_caffe(tmp_path / "model", NET, stored)
     norm = read_checkpoint(file).graph.by_name["scale1"].tensors  # type: ignore[union-attr]
     assert norm["mean"].name == ("bn1/0" if factor else "bn1/0 / bn1/2")
-    assert porter.convert(file, destination="torch", out=tmp_path / "port").verdict.ok  # type: ignore[union-attr]
+    assert porter.convert(file, to="torch", out=tmp_path / "port").verdict.ok  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_model_is_what_keras_computes(tmp_path: Path) -> None:
     made.save(file)
     images = np.random.default_rng(1).normal(0, 1, (2, 3, 13, 18)).astype(np.float32)
     wanted = np.asarray(made(images))
-    port = porter.convert(file, destination="torch", out=tmp_path / "port")
+    port = porter.convert(file, to="torch", out=tmp_path / "port")
     assert port.verdict is not None and port.verdict.ok
     with torch.no_grad():
         found = porter.load(tmp_path / "port")(torch.from_numpy(images)).numpy()
@@ -92,7 +92,7 @@ def test_layers_that_run_on_torch_only(make: Callable[[Any], tuple[Any, Any]], t
     made.save(file)
     images = random.normal(0, 1, (2, *made.input_shape[1:])).astype(np.float32)
     wanted = as_torch_runs_it(file, images)
-    port = porter.convert(file, destination="torch", out=tmp_path / "port")
+    port = porter.convert(file, to="torch", out=tmp_path / "port")
     assert port.verdict is not None and port.verdict.ok
     given = images if make is first_throughout else images.transpose(0, 3, 1, 2)
     with torch.no_grad():

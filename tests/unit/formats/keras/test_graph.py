@@ -684,7 +684,7 @@ def test_a_port_of_arrays_takes_what_the_model_takes(axes: tuple[int, ...], dest
         weight.assign(random.uniform(0.2, 1, weight.shape))
     model.save(tmp_path / "model.keras")
     batch = random.normal(0, 1, (2, *axes)).astype(np.float32)
-    port = porter.convert(tmp_path / "model.keras", destination=destination, out=tmp_path / "port")
+    port = porter.convert(tmp_path / "model.keras", to=destination, out=tmp_path / "port")
     assert port.verdict is not None and port.verdict.ok
     ported = porter.load(tmp_path / "port")
     found = np.asarray(ported(torch.from_numpy(batch)).detach() if destination == "torch" else ported(batch))

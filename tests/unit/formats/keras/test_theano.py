@@ -83,7 +83,7 @@ def test_ports_compute_what_theano_does(python: Path, tmp_path: Path) -> None:
     for file in sorted(tmp_path.glob("*.h5")):
         with h5py.File(file, "a") as opened:
             opened["model_weights"].attrs["backend"] = b"theano"  # Keras 1 does not say it
-        made, known = porter.convert(file, destination="torch", out=tmp_path / file.stem), np.load(file.with_suffix(".npz"))
+        made, known = porter.convert(file, to="torch", out=tmp_path / file.stem), np.load(file.with_suffix(".npz"))
         engine, output = made.port.destination.ENGINE, made.port.graph.output
         assert made.verdict is not None and made.verdict.ok
         limits: dict[Dtype, float] = {"float32": 1e-5, "float64": 1e-10}

@@ -85,7 +85,7 @@ def test_a_model_is_what_torch_computes(version: int, attrs: str, tmp_path: Path
         LINES if version else [(name, op, stated, reads[:3] if op == "BatchNorm" else reads) for name, op, stated, reads in LINES]
     )
     file = write_mxnet(tmp_path / "model", lines, arrays(), version, attrs)
-    made = porter.convert(file, destination="torch", input_size="21x28", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", input_size="21x28", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     images = torch.randn(2, 3, *SIZE, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -192,7 +192,7 @@ def test_what_reads_a_part_of_the_image_says_its_channels(first: Line, second: L
     lines = [first, second, *convs, ("sum", "elemwise_add", {}, ["one", "two"])]
     kernel = np.random.default_rng(0).standard_normal((4, 3, 1, 1)).astype(np.float32)
     file = write_mxnet(tmp_path / "model", lines, {"k": kernel})
-    made = porter.convert(file, destination="torch", out=tmp_path / "port", input_size="any")
+    made = porter.convert(file, to="torch", out=tmp_path / "port", input_size="any")
     assert made.verdict is not None and made.verdict.proof.proves and made.port.graph.channels == 6
 
 
@@ -210,7 +210,7 @@ def test_a_network_of_gluons_zoo_is_what_mxnet_computes(name: str, tmp_path: Pat
         size = "x".join(map(str, seen.images.shape[2:]))
         for to in ("torch", "onnx", "tf") if seen.images.shape[2] == ZOO[name][0] else ("torch",):
             settings: dict[str, Any] = {"input_size": size, "out": tmp_path / to, "overwrite": True}
-            made = porter.convert(tmp_path / "net-symbol.json", destination=to, **settings)
+            made = porter.convert(tmp_path / "net-symbol.json", to=to, **settings)
             assert made.verdict is not None and made.verdict.ok
         expect_given(tmp_path / "torch", seen)
 
@@ -226,6 +226,6 @@ def test_an_operator_may_be_called_as_the_second_value_of_another_one(tmp_path: 
     ]
     file = write_mxnet(tmp_path / "model", lines, {"k": np.random.default_rng(0).standard_normal((3, 3, 1, 1)).astype("f")})
     file.write_text(file.read_text().replace('"one"', '"cut:1"'))
-    made = porter.convert(file, destination="torch", out=tmp_path / "port", input_size="any")
+    made = porter.convert(file, to="torch", out=tmp_path / "port", input_size="any")
     assert made.verdict is not None and made.verdict.proof.proves
     assert len(made.verdict.proof.nodes) == 4 and not made.verdict.proof.uncompared

@@ -74,9 +74,7 @@ def test_a_port_keeps_the_rank_of_its_input(name: str, to: str, tmp_path: Path) 
     shape, text, _ = CASES[name]
     made, path = model(shape, text), tmp_path / "model.onnx"
     path.write_bytes(made.SerializeToString())
-    port = porter.convert(
-        path, destination=to, out=tmp_path / "port", input_size="6x4" if "l" in shape else None, keep_activation=True
-    )
+    port = porter.convert(path, to=to, out=tmp_path / "port", input_size="6x4" if "l" in shape else None, keep_activation=True)
     assert port.verdict is not None and port.verdict.proof.proves and not any("squares" in each for each in port.warnings)
     sizes = [int(size) if size.isdigit() else 6 for size in shape.split(",")]
     x = np.random.default_rng(0).normal(size=sizes).astype(np.float32)

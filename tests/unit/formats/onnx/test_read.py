@@ -602,7 +602,7 @@ def test_a_model_is_ported_and_proved(destination: str, kind: int, tmp_path: Pat
         array = onnx.numpy_helper.to_array(tensor)
         if array.ndim and array.dtype == np.float32:
             tensor.CopyFrom(onnx.helper.make_tensor(tensor.name, kind, array.shape, array.ravel().tolist()))
-    result = porter.convert(written(made, tmp_path), destination=destination, out=tmp_path / "port")
+    result = porter.convert(written(made, tmp_path), to=destination, out=tmp_path / "port")
     assert result.port.record.activation == "softmax" and result.port.record.classes == 7
     assert result.port.record.output_names == ("y",)
     assert result.verdict is not None and result.verdict.ok and all(parity.proves for parity in result.verdict.parities)
@@ -613,12 +613,12 @@ def test_a_model_is_ported_and_proved(destination: str, kind: int, tmp_path: Pat
 def test_a_model_of_fixed_sizes_is_proved_in_its_own_batch_and_holds_at_its_own_size_only(tmp_path: Path) -> None:
     """Its exporter may have computed its pads from the size: these are right for even rows only."""
     made = model("p = Pad (x, pads, fill) y = Conv (p, k3, b8)", image=(3, 6, 17, 20))
-    result = porter.convert(written(made, tmp_path), destination="torch", out=tmp_path / "port")
+    result = porter.convert(written(made, tmp_path), to="torch", out=tmp_path / "port")
     assert result.verdict is not None and result.verdict.ok and all(parity.proves for parity in result.verdict.parities)
     assert result.port.record.input.size == (17, 20)
     assert result.warnings == ("the port accepts only 17x20, and predict and eval feed squares: export the model with open sizes",)
     with pytest.raises(UsageError, match="the file holds for 17x20 only"):
-        porter.convert(tmp_path / "model.onnx", destination="torch", out=tmp_path / "other", input_size="18")
+        porter.convert(tmp_path / "model.onnx", to="torch", out=tmp_path / "other", input_size="18")
     with pytest.raises(UsageError, match="the file holds for 17x20 only"):
         pad_table.pads(str(tmp_path / "model.onnx"), None, "torch", "18", None)
     assert pad_table.pads(str(tmp_path / "model.onnx"), None, "torch", "17x20", None)
@@ -629,15 +629,15 @@ def test_a_port_of_a_port_has_its_size_its_names_and_its_outputs(tmp_path: Path)
     """Whatever framework stands between them: a file that was traced at one size holds for that size only."""
     text = "c = Conv (x, k3, b8) g = GlobalAveragePool (c) f = Flatten (g) y = Gemm (f, logits) z = Relu (c)"
     source, further = written(model(text, image=(1, 6, 17, 20)), tmp_path), tmp_path / "further"
-    first = porter.convert(source, destination="tf", out=tmp_path / "port").port.record
+    first = porter.convert(source, to="tf", out=tmp_path / "port").port.record
     assert (first.input.size, first.output_names) == ((17, 20), ("y", "z")) and first.names
-    made = porter.convert(tmp_path / "port", destination="torch", out=further)
+    made = porter.convert(tmp_path / "port", to="torch", out=further)
     record = made.port.record
     kept = (record.input.size, record.input.native_size, record.input.traced, record.names, record.output_names)
     assert kept == ((17, 20), (17, 20), True, first.names, first.output_names)
     assert porter.verify(further, weights=tmp_path / "port").ok
     with pytest.raises(UsageError, match="the file holds for 17x20 only"):
-        porter.convert(tmp_path / "port", destination="torch", out=tmp_path / "other", input_size="18")
+        porter.convert(tmp_path / "port", to="torch", out=tmp_path / "other", input_size="18")
 
 
 def test_a_recipe_is_drafted_from_a_model(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_training_goes_on_with_the_port_of_a_norm_that_states_no_momentum(tmp_pa
     import torch
 
     frozen(tmp_path / "graph.pb", norm, (12, 11))
-    made = porter.convert(tmp_path / "graph.pb", destination="torch", out=tmp_path / "port", check=False)
+    made = porter.convert(tmp_path / "graph.pb", to="torch", out=tmp_path / "port", check=False)
     assert [node.op.momentum for node in made.port.graph.nodes if isinstance(node.op, BatchNorm)] == [0.1]
     model = porter.load(tmp_path / "port").train()
     before = {name: value.clone() for name, value in model.named_buffers() if name.endswith("running_mean")}

@@ -124,7 +124,7 @@ def graph_model(folder: Path, kind: str = "float32", size: tuple[int, int] = SIZ
 def test_a_model_is_ported(make: Any, format: str, tmp_path: Path) -> None:
     file = make(tmp_path / "model", "uint8")
     assert recognise(file).name == format
-    made = porter.convert(file, destination="torch", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
 
 
@@ -192,7 +192,7 @@ def test_a_port_is_what_tensorflow_js_computes(make: Any, kind: str, size: tuple
         np.random.default_rng(1).normal(0, 1, (2, *size, 3)).astype(np.float32).tofile(tmp_path / "images.bin")
         wanted = in_node("graph.js", tmp_path, size, "head").reshape(2, -1)
     for to in ("torch", "onnx", "tf"):
-        made = porter.convert(tmp_path / "model.json", destination=to, out=tmp_path / to)
+        made = porter.convert(tmp_path / "model.json", to=to, out=tmp_path / to)
         assert made.verdict is not None and made.verdict.ok
     found = port_gives(tmp_path, size)
     if make is None:  # its softmax is taken off

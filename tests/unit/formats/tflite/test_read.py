@@ -122,7 +122,7 @@ def test_every_operator_is_what_tensorflow_computes(tmp_path: Path) -> None:
     file = tmp_path / "model.tflite"
     file.write_bytes(converted(network(), "float16"))
     assert recognise(file).name == "tflite" and compared(file) > 30
-    made = porter.convert(file, destination="torch", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     end = read_checkpoint(file).carried.output_names[1]
     assert read_checkpoint(file, [end]).carried.output_names == (end,)
@@ -188,7 +188,7 @@ def test_what_onnx2tf_writes_around_an_open_batch(tmp_path: Path) -> None:
     written = {operator.op for operator in read_model(file.read_bytes()).operators}
     assert {"FILL", "EQUAL", "MAXIMUM", "PADV2"} <= written and written & {"SELECT", "SELECT_V2"}
     assert compared(file) >= 5
-    made = porter.convert(file, destination="torch", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
 
 
@@ -199,7 +199,7 @@ def test_a_scalar_of_the_size_is_stored_with_a_shape_of_no_numbers(tmp_path: Pat
 
     file = tmp_path / "model.tflite"
     file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, None, None, 3), tf.float32)])))
-    made = porter.convert(file, destination="torch", input_size="17x22", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", input_size="17x22", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
 
 
@@ -255,5 +255,5 @@ def test_a_network_of_keras(name: str, kind: str, tmp_path: Path) -> None:
             compared(file, size, of_logits=True)
         for to in ("torch", "onnx", "tf"):
             out = tmp_path / f"{to}{place}"
-            made = porter.convert(file, destination=to, input_size=f"{size[0]}x{size[1]}", out=out)
+            made = porter.convert(file, to=to, input_size=f"{size[0]}x{size[1]}", out=out)
             assert made.verdict is not None and made.verdict.ok, (to, made.verdict)

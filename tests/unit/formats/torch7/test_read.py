@@ -99,7 +99,7 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
     images = np.random.default_rng(1).normal(0, 1, (2, 3, *SIZE)).astype(np.float32)
     checkpoint = read_checkpoint(file, size=SIZE)
     with pytest.raises(MappingError, match=r"without the input's size, .*'20' \(a dense .*: the number of features depends on"):
-        porter.convert(file, destination="torch", out=tmp_path / "port")
+        porter.convert(file, to="torch", out=tmp_path / "port")
     assert recognise(file).name == "torch7" and checkpoint.notes == ()
     names = [str(place) for place in (2, 3, 5, 6, 9, 10, 11, 14, 15, 16, 17, 20, 21)]
     own = build_file(checkpoint, "float64", SIZE)(images.astype(float), tuple(names))
@@ -111,7 +111,7 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
         wanted = other.forward()
         assert own[str(place)].shape == wanted.shape, place
         assert np.linalg.norm(own[str(place)] - wanted) <= 1e-5 * np.linalg.norm(wanted), place
-    made = porter.convert(file, destination="torch", input_size="33x38", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", input_size="33x38", out=tmp_path / "port")
     assert made.port.record.activation == "log_softmax" and made.port.record.output == "logits"
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     assert [node.path for node in made.port.graph.nodes][-1] == "layer_20"
@@ -166,7 +166,7 @@ def test_what_opencv_lacks_is_what_porters_engine_computes(tmp_path: Path) -> No
         Module("Identity"),
     )
     file = write_torch7(tmp_path / "model.t7", model, width=4)
-    made = porter.convert(file, destination="torch", input_size="8x9", out=tmp_path / "port")
+    made = porter.convert(file, to="torch", input_size="8x9", out=tmp_path / "port")
     assert made.verdict is not None and made.verdict.ok
     tensors = read_checkpoint(file).tensors
     assert len([name for name, held in tensors.items() if held.shape == (4, 4, 3, 3)]) == 1, "the shared kernel is one"
@@ -191,7 +191,7 @@ def test_a_residual_network(make: Any, size: tuple[int, int], tmp_path: Path) ->
     head = Module("Linear", weight=array(10, 128), bias=array(10))
     file = write_torch7(tmp_path / "model.t7", Module("Sequential", *first, *stages, *ends, head))
     for to in ("torch", "onnx", "tf"):
-        made = porter.convert(file, destination=to, input_size=f"{size[0]}x{size[1]}", out=tmp_path / to)
+        made = porter.convert(file, to=to, input_size=f"{size[0]}x{size[1]}", out=tmp_path / to)
         assert made.verdict is not None and made.verdict.ok
     # OpenCV lacks the pool of the whole map.
     other = cv2.dnn.readNetFromTorch(str(write_torch7(tmp_path / "part.t7", Module("Sequential", *first, *stages, *ends[:2]))))
@@ -210,7 +210,7 @@ def test_a_network_of_fast_neural_style_is_what_torch_computes(tmp_path: Path) -
     first = conv(3, 6, 3)
     model = Module("Sequential", first, ways, Module("CAddTable"), Module("Tanh"), Module("TotalVariation", strength=0.1))
     file = write_torch7(tmp_path / "model.t7", model)
-    assert porter.convert(file, destination="torch", input_size="12x15", out=tmp_path / "port").verdict.ok  # type: ignore[union-attr]
+    assert porter.convert(file, to="torch", input_size="12x15", out=tmp_path / "port").verdict.ok  # type: ignore[union-attr]
     images = torch.randn(2, 3, 12, 15, generator=torch.Generator().manual_seed(0))
 
     def convolved(x: torch.Tensor, module: Module) -> torch.Tensor:

@@ -312,7 +312,7 @@ def test_a_batch_without_end_is_not_filled(made: tuple[Any, Members], images: in
                 value["sizes"][0] = number(images)
 
     path = written(tmp_path / "a.pt2", program(change)(made[1]))
-    found = porter.convert(path, destination="tf", out=tmp_path / "port")
+    found = porter.convert(path, to="tf", out=tmp_path / "port")
     assert not found.port.record.proved and any(f"takes {images} images at once" in warning for warning in found.warnings)
 
 
