@@ -40,8 +40,8 @@ LOG_SIGMOID = ops.Affine((-1.0,), (0.0,)), ops.Softplus(), ops.Affine((-1.0,), (
 
 def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> Read:
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
-    if kind == "Add" and (alone := _beside_zeros(walk, sources)) is not None:
-        return alone
+    if kind in ("Add", "Mul") and (alone := _beside_zeros(walk, sources)) is not None:
+        return alone if kind == "Add" else Lacks(zeros=alone.sizes)
     sources = [*map(walk.unrepeated, sources)]
     if all(map(walk.flow.is_value, sources)):
         return of_values(walk, node, kind, sources)
@@ -53,7 +53,7 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
 
 
 def _beside_zeros(walk: Walk[N], sources: Sequence[Reference]) -> View | None:
-    """The value that zeros of its size, which the file makes as it runs, are added to."""
+    """The value that stands beside zeros of its size, which the file makes as it runs; None where the sources are others."""
     values = [source for source in sources if source not in walk.blank]
     sizes = walk.sizes(values[0]) if len(values) == 1 < len(sources) else None
     same = sizes is not None and all(sizes == walk.blank.get(source, sizes) for source in sources)
@@ -109,10 +109,9 @@ def _by_array(walk: Walk[N], node: N, kind: str, view: View, other: Reference, f
 
 def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Reference) -> Value | None:
     """A value, whose axes are its tensor's, and a stored array; None where it does not fit. A map is in the file's own layout."""
-    tensor, numbers = walk.flow.weights(other), walk.flow.value(other)
-    if tensor is None and numbers is not None:
+    tensor, numbers, shape = walk.flow.weights(other), walk.flow.value(other), walk.flow.shape(other)
+    if numbers is not None and (tensor is None or (tensor.is_vector and not Tensor("", numbers.shape).is_vector)):
         tensor = walk.flow.hold(f"{name}:stored", numbers)
-    shape = walk.flow.shape(other)
     if tensor is not None and tensor.name in walk.flow.evaluated:
         shape = tensor.shape
     if tensor is None or shape is None or kind not in ("Add", "Sub", "Mul", "Div"):

@@ -1,6 +1,6 @@
-"""Atrous convolutions as TensorFlow's graphs write them: a map is taken apart into images of cells that are `block` apart
-(SpaceToBatchND), these are convolved, and the map is put together again (BatchToSpaceND). The three are one convolution that is
-dilated; ops of each cell may stand behind it before the map is put together.
+"""Atrous convolutions and pools as TensorFlow's graphs write them: a map, or a row of cells, is taken apart into images of cells
+that are `block` apart (SpaceToBatchND), these are convolved or pooled, and the map is put together again (BatchToSpaceND). The
+three are one convolution or pool that is dilated; ops of each cell may stand behind it before the map is put together.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from dataclasses import replace
 
 from porter.filegraph.builder import Apart
 from porter.filegraph.dataflow import ELEMENTWISE, N
-from porter.filegraph.dims import Open, divides, known
-from porter.filegraph.walk import Lacks, NoOp, Read, Walk
+from porter.filegraph.dims import Dim, Open, divides, known
+from porter.filegraph.views import View
+from porter.filegraph.walk import Lacks, NoOp, Read, Source, Walk
 
-_TOGETHER = "BatchToSpaceND"
-_CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
+_TOGETHER = ("BatchToSpaceND", "BatchToSpace")
+_WINDOWS = ("Conv2D", "DepthwiseConv2dNative", "MaxPool", "AvgPool")
 _OF_EACH_CELL = frozenset(
     {
         *(*ELEMENTWISE, "Clip", "Elu", "Erf", "Gelu", "HardSwish", "LeakyRelu", "PRelu", "Relu", "Relu6", "Selu", "Sigmoid"),
-        *("Softplus", "Softsign", "Tanh", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"),
+        *("Softplus", "Softsign", "Tanh", "FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "Squeeze"),
     }
 )
 """Kinds of ops that give the same whatever stands beside a cell."""
@@ -29,29 +30,43 @@ def nodes_read(node: N, kind: Callable[[N], str]) -> list[str]:
     pads of an atrous convolution are what its crops leave of them.
     """
     sources = [source for source, _ in node.inputs]
-    return sources[::-1] if kind(node) == _TOGETHER else sources
+    return sources[::-1] if kind(node) in _TOGETHER else sources
 
 
-def take_apart(walk: Walk[N], node: N) -> Read:
-    """SpaceToBatchND of a map, a block and pads: the map, which the convolution behind it knows to be apart."""
-    inside, ends = _until_together(walk, node)
-    source, block, pads = node.inputs[0], walk.flow.integers(node.inputs[1]), walk.flow.dims(node.inputs[2])
-    again, crops = ([numbers(end.inputs[at]) for end in ends] for at, numbers in ((1, walk.flow.integers), (2, walk.flow.dims)))
-    value, sizes = walk.value(source), walk.sizes(source)
+Stated = tuple[list[int] | None, list[Dim] | None]
+"""The block of a node, and its pads or crops; None where the model computes them as it runs."""
+
+
+def by_inputs(walk: Walk[N], node: N) -> Stated:
+    """Of a SpaceToBatchND or a BatchToSpaceND."""
+    return walk.flow.integers(node.inputs[1]), walk.flow.dims(node.inputs[2])
+
+
+def take_apart(walk: Walk[N], node: N, stated_by: Callable[[Walk[N], N], Stated] = by_inputs) -> Read:
+    """SpaceToBatchND of a map, a block and pads: the map, which the window behind it knows to be apart."""
+    inside, ends, place = _until_together(walk, node)
+    source: Source = node.inputs[0]
+    stated = [stated_by(walk, each) for each in (node, *ends)]
+    if place is not None:
+        source, stated = walk.view(source).with_axes([place]), [_of_map(*each, place) for each in stated]
+    value, sizes = walk.value(source), source.sizes if isinstance(source, View) else walk.sizes(source)
+    (block, pads), *others = stated
+    crops = others[0][1]
     if block is None or pads is None or sizes is None or not value.is_map or len(block) != 2 or len(pads) != 4:
         return Lacks(f"{node.op} of other axes than rows and columns, or by numbers that the model computes as it runs")
-    if crops[0] is None or any(each != block for each in again) or any(each != crops[0] for each in crops):
+    if crops is None or any(each != (block, crops) for each in others):
         return Lacks(f"{node.op} whose {ends[0].op} is by another block, or by numbers that the model computes as it runs")
     for axis, (size, step) in enumerate(zip(sizes[1:3], block, strict=True)):
-        around, cut = pads[2 * axis : 2 * axis + 2], crops[0][2 * axis : 2 * axis + 2]
+        around, cut = pads[2 * axis : 2 * axis + 2], crops[2 * axis : 2 * axis + 2]
         if not any(isinstance(pad, Open) for pad in around) and not divides(step, size + sum(around)):
             return Lacks(f"{node.op} by a block of which the padded map has no whole number, at some size of the image")
         # Numbers for the cells of an image would then fit those of the map.
         if not any(isinstance(crop, Open) for crop in cut) and sum(cut) >= step:
-            return Lacks(f"{node.op} before a {_TOGETHER} that crops a whole block or more")
-    top, bottom, left, right = known(pad - crop for pad, crop in zip(pads, crops[0], strict=True))
+            return Lacks(f"{node.op} before a {ends[0].op} that crops a whole block or more")
+    top, bottom, left, right = known(pad - crop for pad, crop in zip(pads, crops, strict=True))
     walk.apart.update({node.name, *inside})
-    return replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
+    apart = replace(value, apart=Apart((block[0], block[1]), (top, bottom, left, right)))
+    return apart if place is None else walk.views.of(apart).without([place]) or Lacks()
 
 
 def put_together(walk: Walk[N], node: N) -> Read:
@@ -60,26 +75,41 @@ def put_together(walk: Walk[N], node: N) -> Read:
     return walk.view(source) if source[0] in walk.apart else Lacks(f"{node.op} behind something else than a convolution")
 
 
-def _until_together(walk: Walk[N], node: N) -> tuple[dict[str, N], list[N]]:
-    """The nodes that compute with the map that a node takes apart, and those that put it together.
+def _of_map(block: list[int] | None, pads: list[Dim] | None, place: int) -> Stated:
+    """The numbers of a row of cells as those of a map, which has another axis of one cell at a place."""
+    if block is None or pads is None:
+        return None, None
+    return ([1, *block], [0, 0, *pads]) if place == 1 else ([*block, 1], [*pads, 0, 0])
+
+
+def _until_together(walk: Walk[N], node: N) -> tuple[dict[str, N], list[N], int | None]:
+    """The nodes that compute with the map that a node takes apart, those that put it together, and where an ExpandDims makes the
+    map of a row of cells; None where none does.
 
     Raises:
-        NoOp: they are no convolution and ops of each cell behind it.
+        NoOp: they are no window and ops of each cell behind it.
     """
     inside, ends, waiting = dict[str, N](), list[N](), [*walk.flow.readers.get(node.name, ())]
+    taken, places = {node.name}, set[float | None]()
     while waiting:
         each = waiting.pop()
-        kind, first = walk.flow.kind(each), (node.name, 0) in each.inputs
-        if kind == _TOGETHER and not first:
+        kind, first = walk.flow.kind(each), any(source in taken for source, _ in each.inputs)
+        if kind in _TOGETHER and not first:
             ends.append(each)
-        elif kind in (_CONVOLUTIONS if first else _OF_EACH_CELL):
-            waiting += [] if each.name in inside else walk.flow.readers.get(each.name, ())
-            inside[each.name] = each
-        else:
+            continue
+        if first and kind == "ExpandDims":
+            taken.add(each.name)
+            places.add(walk.flow.number(each.inputs[1]))
+        elif kind not in (_WINDOWS if first else _OF_EACH_CELL):
             raise NoOp(f"{node.op} before {each.op}")
+        waiting += [] if each.name in inside else walk.flow.readers.get(each.name, ())
+        inside[each.name] = each
     beside = {source for each in inside.values() for source in each.inputs if source[0] not in inside} - {(node.name, 0)}
     if any(map(walk.flow.is_value, beside)):
         raise NoOp(f"{node.op} before an op of several values")
     if not ends:
-        raise NoOp(f"{node.op} without a {_TOGETHER}")
-    return inside, ends
+        raise NoOp(f"{node.op} without a {_TOGETHER[0]}")
+    place = next(iter(places), None)
+    if places and (len(places) > 1 or place not in (1, 2, -2, -3)):
+        raise NoOp(f"{node.op} of other axes than rows and columns")
+    return inside, ends, None if place is None else int(place) % 4

@@ -164,14 +164,23 @@ class Builder:
 
     def conv(self, name: str, value: Value, op: ops.Conv, tensors: Tensors) -> Value:
         """A convolution, with a bias if `tensors` has one; of a map that is apart one that is dilated."""
-        window, convention, apart = op.window, op.convention, value.apart
-        if apart is not None:
-            if window != Window(window.kernel) or (convention.rule != "valid" and window != _POINT):
-                return self.foreign(name, "a convolution of a map that is taken apart, with a stride or pads of its own", value)
-            value, window = self.pad(f"{name}:pad", replace(value, apart=None), apart.pads), replace(window, dilation=apart.block)
-            convention = Convention()
+        of_map = self._together(f"{name}:pad", value, op.window, op.convention)
+        if of_map is None:
+            return self.foreign(name, "a convolution of a map that is taken apart, with a stride or pads of its own", value)
+        value, window, convention = of_map
         value, convention = _under("conv", value, window, convention)
         return self.add(name, replace(op, window=window, convention=convention, bias="bias" in tensors), value, tensors=tensors)
+
+    def _together(self, name: str, value: Value, window: Window, convention: Convention) -> tuple[Value, Window, Convention] | None:
+        """A window as it stands; over a map that is apart, the one of the whole map, which is dilated; None where it has a stride
+        or pads of its own. `name` is of the pads.
+        """
+        if value.apart is None:
+            return value, window, convention
+        if window != Window(window.kernel) or (convention.rule != "valid" and window != _POINT):
+            return None
+        whole = self.pad(name, replace(value, apart=None), value.apart.pads)
+        return whole, replace(window, dilation=value.apart.block), replace(convention, rule="valid")
 
     def transposed(self, name: str, value: Value, op: ops.ConvTranspose, tensors: Tensors) -> Value:
         """A transposed convolution, with a bias if `tensors` has one."""
@@ -179,6 +188,10 @@ class Builder:
 
     def pool(self, name: str, value: Value, function: Function, window: Window, convention: Convention) -> Value:
         """A pool; none if each cell is one of its own. What fills a max pool's own pads is the convention's."""
+        of_map = self._together(f"{name}:pad", value, window, convention)
+        if of_map is None:
+            return self.foreign(name, "a pool of a map that is taken apart, with a stride or pads of its own", value)
+        value, window, convention = of_map
         largest = function == "max"
         all_of_it = value.shape is not None and value.shape[1:] == window.kernel and window.dilation == (1, 1)
         if self.fixed and all_of_it and value.padded is None and (convention.rule == "valid" or window.kernel == (1, 1)):

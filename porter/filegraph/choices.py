@@ -38,6 +38,9 @@ def choose(walk: Walk[N], node: N, test: Reference, first: Reference, second: Re
     if not walk.flow.is_value(test):
         return Lacks(f"{node.op} by what the file stores")
     share = walk.kept(test)
+    for zeros, other, truth in ((first, second, False), (second, first, True)):
+        if zeros in walk.blank and walk.blank[zeros] == share.sizes:  # only the other value is left of the sum
+            return _times(walk, node, share if truth else apply(walk, _within(node, "otherwise"), share, _OPPOSITE), other)
     rest = apply(walk, _within(node, "otherwise"), share, _OPPOSITE)
     parts = [_times(walk, _within(node, "first"), share, first), _times(walk, _within(node, "second"), rest, second)]
     views = [part for part in parts if isinstance(part, View)]

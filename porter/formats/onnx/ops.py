@@ -23,6 +23,7 @@ from porter.graph import Abs, DepthToSpace, LocalResponseNorm, Multiply
 _FUNCTIONS: Mapping[str, Reduction] = {
     **{"ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceL2": "norm"},
     **dict.fromkeys(("ReduceSum", "ReduceL1", "ReduceSumSquare"), "sum"),
+    **{"GlobalAveragePool": "mean", "GlobalMaxPool": "max"},
 }
 
 
@@ -51,6 +52,12 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
     cut."""
     same = is_cast(node) or (node.integer("to") == _TRUTH and is_truth(walk, node.inputs[0]))
     return walk.view(node.inputs[0]) if same else Lacks(f"Cast to type {node.integer('to')}")
+
+
+def _global_pool(walk: Walk, node: OnnxNode) -> Read:
+    """All axes behind the channels."""
+    source, sizes = node.inputs[0], walk.sizes(node.inputs[0])
+    return reduce(walk, node, source, _FUNCTIONS[node.op], (2, 3) if sizes is None else range(2, len(sizes)), True)
 
 
 def _reduce(walk: Walk, node: OnnxNode) -> Read:
@@ -184,8 +191,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Gather": _gather,
     "GatherND": _gather_nd,
     "Gelu": unary(arithmetic.gelu),
-    "GlobalAveragePool": lambda walk, node: reduce(walk, node, node.inputs[0], "mean", (2, 3), True),
-    "GlobalMaxPool": lambda walk, node: reduce(walk, node, node.inputs[0], "max", (2, 3), True),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
     "Gemm": arithmetic.read_gemm,
     "GroupNormalization": arithmetic.read_group_norm,
     "HardSigmoid": unary(arithmetic.hard_sigmoid),

@@ -8,7 +8,7 @@ from typing import Any
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, ones, square, squared_difference
-from porter.filegraph.atrous import put_together, take_apart
+from porter.filegraph.atrous import Stated, by_inputs, put_together, take_apart
 from porter.filegraph.choices import both, choice, comparison, either, opposite
 from porter.filegraph.dataflow import Reference
 from porter.filegraph.dims import Dim, of_sizes
@@ -47,7 +47,7 @@ from porter.graph import (
     Tanh,
 )
 
-_FUNCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Sum": "sum"}
+_FUNCTIONS: Mapping[str, Reduction] = {"Mean": "mean", "Max": "max", "Min": "min", "Sum": "sum"}
 
 
 def _sizes(walk: Walk, node: GraphNode) -> list[Read]:
@@ -63,7 +63,7 @@ def _cast(walk: Walk, node: GraphNode) -> Read:
 
 
 def _reduce(walk: Walk, node: GraphNode) -> Read:
-    """Mean, Max and Sum."""
+    """Mean, Max, Min and Sum."""
     source, places, keep = node.inputs[0], walk.flow.integers(node.inputs[1]), node.flag("keep_dims")
     if not places:
         return Lacks()
@@ -126,6 +126,13 @@ def _response_norm(walk: Walk, node: GraphNode) -> Read:
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
 
+def _block(walk: Walk, node: GraphNode) -> Stated:
+    """The first SpaceToBatch and BatchToSpace have one number for rows and columns, as an attribute."""
+    if node.op in ("SpaceToBatchND", "BatchToSpaceND"):
+        return by_inputs(walk, node)
+    return [node.integer("block_size")] * 2, walk.flow.dims(node.inputs[1])
+
+
 def _space_to_depth(walk: Walk, node: GraphNode) -> Read:
     if node.text("data_format", "NHWC") != "NHWC":
         return Lacks("SpaceToDepth with the channels first")
@@ -155,7 +162,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     **dict.fromkeys(("Split", "SplitV", "Unpack"), _split),
     **dict.fromkeys(("Shape", "ShapeN", "Size", "Rank"), _sizes),
     **dict.fromkeys(("Gather", "GatherV2"), _gather),
-    "BatchToSpaceND": put_together,
+    **dict.fromkeys(("BatchToSpace", "BatchToSpaceND"), put_together),
     "BatchNormWithGlobalNormalization": arithmetic.read_old_norm,
     "BroadcastTo": by_sizes(moves.expand),
     "Cast": _cast,
@@ -178,7 +185,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Roll": _roll,
     "Softmax": lambda walk, node: softmax(walk, node, node.inputs[0], -1),
     "ReverseV2": by_numbers(moves.turned_round),
-    "SpaceToBatchND": take_apart,
+    **dict.fromkeys(("SpaceToBatch", "SpaceToBatchND"), lambda walk, node: take_apart(walk, node, _block)),
     "SpaceToDepth": _space_to_depth,
     **dict.fromkeys(("Select", "SelectV2"), choice),
     **{op: comparison(kind) for op, kind in _COMPARED.items()},
@@ -191,4 +198,5 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Squeeze": lambda walk, node: moves.squeeze(walk, node, node.inputs[0], node.integers("squeeze_dims")),
     "Tile": by_sizes(moves.repeat),
     "Transpose": by_numbers(moves.transpose),
+    "ZerosLike": lambda walk, node: Lacks(zeros=walk.sizes(node.inputs[0])),
 }

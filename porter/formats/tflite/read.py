@@ -263,5 +263,5 @@ READERS: Mapping[str, Reader[Operator]] = {
     "TILE": by_sizes(moves.repeat),
     "TRANSPOSE": by_numbers(moves.transpose),
     "TRANSPOSE_CONV": windows.read_transposed,
-    "ZEROS_LIKE": lambda walk, node: Lacks(zeros=walk.sizes(node.inputs[0]) or ()),
+    "ZEROS_LIKE": lambda walk, node: Lacks(zeros=walk.sizes(node.inputs[0])),
 }

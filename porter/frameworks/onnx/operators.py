@@ -11,6 +11,7 @@ Wrong in onnx 1.23, with the distance from onnxruntime (relative L2):
 - ConvTranspose fails with `output_shape`, and with groups (https://github.com/onnx/onnx/pull/8446).
 - MaxPool has other sizes with SAME_LOWER, with pads that differ, and with `ceil_mode` (18 cells of 16 in GoogLeNet); AveragePool
   with VALID and a dilation.
+- GlobalMaxPool is over other axes where its input has more or fewer than four.
 - Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize before 11 always; a
   later Resize calls Python for each cell.
 - Erf, GroupNormalization, and the numbers of Gelu, HardSwish, Selu and of a HardSigmoid of a sixth are in float32: 1e-9 to 4e-8.
@@ -197,6 +198,7 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "BatchNormalization": (_batch_norm, 14),
     "GroupNormalization": (_group_norm, _NEVER),
     "LRN": (values.response_norm, _NEVER),
+    "GlobalMaxPool": (lambda x: x.max(tuple(range(2, x.ndim)), keepdims=True), _NEVER),
     "Erf": (values.erf, _NEVER),
     "Gelu": (lambda x, approximate: values.gelu(x, approximate == "tanh"), _NEVER),
     "Sigmoid": (values.sigmoid, _NEVER),

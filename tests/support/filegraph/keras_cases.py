@@ -97,7 +97,7 @@ def _rows_of_cells(layers: Any, ops: Any, x: Any) -> Any:
     row = layers.SeparableConv1D(5, 3, padding="same")(
         layers.Conv1D(4, 3, strides=2, groups=2, activation="relu")(_tokens(layers, x))
     )
-    row = layers.UpSampling1D(2)(layers.Conv1DTranspose(3, 2, strides=3, padding="same")(layers.ZeroPadding1D((0, 2))(row)))
+    row = layers.Conv1DTranspose(3, 2, strides=3, padding="same")(layers.ZeroPadding1D((0, 2))(row))
     row = layers.DepthwiseConv1D(3, depth_multiplier=2, padding="valid")(layers.Cropping1D((3, 1))(row))
     return layers.AveragePooling1D(3, 1, "same")(
         layers.MaxPooling1D(2)(layers.Conv1D(3, 3, dilation_rate=2, padding="causal")(row))
@@ -107,7 +107,7 @@ def _rows_of_cells(layers: Any, ops: Any, x: Any) -> Any:
 def _channels_first(layers: Any, ops: Any, x: Any) -> Any:
     """Layers with channels first of a map that has them last."""
     first = {"data_format": "channels_first"}
-    moved = layers.UpSampling2D((2, 1), **first)(layers.ZeroPadding2D(1, **first)(layers.AveragePooling2D(2, **first)(x)))
+    moved = layers.ZeroPadding2D(1, **first)(layers.AveragePooling2D(2, **first)(x))
     return [layers.Cropping2D(((1, 0), (0, 2)), **first)(moved), layers.GlobalMaxPooling2D(**first)(moved)]
 
 
@@ -159,6 +159,7 @@ KERAS_CASES: Mapping[str, Make] = {
     ],
     "a kept aspect": lambda layers, ops, x: layers.Resizing(4, 9, interpolation="nearest", crop_to_aspect_ratio=True)(x),
     "rows of cells": _rows_of_cells,
+    "upsampled rows of cells": lambda layers, ops, x: layers.UpSampling1D(2)(_tokens(layers, x)),
     "flatten": lambda layers, ops, x: layers.Dense(5)(layers.BatchNormalization()(layers.Flatten()(x))),
     "squeeze and excite": _excited,
     "separable": lambda layers, ops, x: layers.SeparableConv2D(5, 3, strides=2, depth_multiplier=2, padding="same")(x),
@@ -327,6 +328,7 @@ KERAS_3_CASES: Mapping[str, Make] = {
     ],
     "center crop": lambda layers, ops, x: layers.CenterCrop(4, 3)(x),
     "layers with channels first": _channels_first,
+    "upsampling with channels first": lambda layers, ops, x: layers.UpSampling2D((2, 1), data_format="channels_first")(x),
     "a spectral norm": lambda layers, ops, x: layers.SpectralNormalization(layers.Conv2D(3, 2, activation="relu"))(x),
     "norms by the root": lambda layers, ops, x: layers.RMSNormalization()(ops.rms_normalization(_tokens(layers, x), epsilon=1e-3)),
     "activations of Keras 3": _row("silu", "hard_silu", "hard_swish", "mish"),
@@ -367,12 +369,8 @@ KERAS_3_CASES: Mapping[str, Make] = {
 """Cases that only Keras 3 has."""
 RESIZING = ("other cells", "the nearest cells", "a kept aspect", "a padded aspect")
 """Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm then trains."""
-BY_COMPARISON = (
-    *("elu", "thresholds", "repeats", "groups of columns"),
-    *("rows of cells", "layers with channels first", "a padded aspect"),
-    *("activations in parts", "activations of other names"),
-)
-"""Cases that TensorFlow's graphs say by what porter lacks, such as comparisons of numbers, or stored arrays in other axes."""
+REPEATED = ("upsampled rows of cells", "upsampling with channels first")
+"""Cases that TensorFlow's graphs say by repeated cells, for which porter has no op."""
 
 
 def keras_model(keras: Any, cases: Mapping[str, Make]) -> tuple[Any, list[str]]:

@@ -1,4 +1,4 @@
-"""Atrous convolutions as TensorFlow 1 writes them: held to TensorFlow's own values, at open sizes and at known ones."""
+"""Atrous convolutions and pools as TensorFlow writes them: held to TensorFlow's own values, at open sizes and at known ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.tf_graph.read import read_frozen_graph
-from porter.graph import Affine, BatchNorm, Conv, Relu
+from porter.graph import Affine, AvgPool, BatchNorm, Conv, MaxPool, Relu
 from porter.padding import Convention
 from tests.support.formats.tf_graph.file_graphs import expect_same, frozen, images, tensorflow, variable
 
@@ -74,6 +74,51 @@ def by_hand(pads: Any, crops: Any, op: Make, block: tuple[int, int] = (2, 2)) ->
     return make
 
 
+@pytest.mark.parametrize("pads", [[[2, 2], [2, 2]], [[0, 0], [0, 1]]])
+@pytest.mark.parametrize(("kind", "op"), [("max_pool2d", MaxPool), ("avg_pool2d", AvgPool)])
+def test_one_pool_with_a_dilation(tmp_path: Path, kind: str, op: type[Any], pads: Any) -> None:
+    """The cells around the map are zeros, which an average counts."""
+    path = tmp_path / "graph.pb"
+    output = frozen(path, by_hand(pads, [[0, 0], [0, 1]], lambda x: getattr(tensorflow().nn, kind)(x, (3, 2), 1, "VALID"), (2, 3)))
+    checkpoint = read_frozen_graph(path)
+    assert [type(node.op) for node in checkpoint.carried.nodes] == [op]
+    assert checkpoint.carried.nodes[0].op.window.dilation == (2, 3)
+    expect_same(checkpoint, images(), output)
+
+
+@pytest.mark.parametrize("pads", [[[4, 0]], [[2, 2]], [[0, 0]]])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_a_row_of_cells(tmp_path: Path, axis: int, pads: Any) -> None:
+    """What Keras writes for a Conv1D with a dilation: an ExpandDims before the convolution makes a map of the row."""
+    tf, path = tensorflow(), tmp_path / "graph.pb"
+    kernel = (1, 3) if axis == 1 else (3, 1)
+
+    def inside(row: Any) -> Any:
+        return tf.squeeze(tf.nn.conv2d(tf.expand_dims(row, axis), variable("weights", *kernel, 3, 4), 1, "VALID"), [axis])
+
+    def make(x: Any) -> Any:
+        return tf.batch_to_space(inside(tf.space_to_batch(tf.reshape(x, [-1, 132, 3]), [2], pads)), [2], [[0, 0]])
+
+    output = frozen(path, make, (12, 11))
+    checkpoint = read_frozen_graph(path)
+    assert [type(node.op) for node in checkpoint.carried.nodes if isinstance(node.op, Conv | Foreign)] == [Conv]
+    expect_same(checkpoint, images(), output)
+
+
+def test_the_first_ops_of_that_name(tmp_path: Path) -> None:
+    """TensorFlow before 0.12 has one number for rows and columns, as an attribute."""
+    path, raw = tmp_path / "graph.pb", tensorflow().raw_ops
+
+    def make(x: Any) -> Any:
+        apart = raw.SpaceToBatch(input=x, paddings=[[2, 2], [3, 2]], block_size=2)
+        return raw.BatchToSpace(input=convolved(apart), crops=[[0, 0], [1, 0]], block_size=2)
+
+    output = frozen(path, make)
+    checkpoint = read_frozen_graph(path)
+    assert [type(node.op) for node in checkpoint.carried.nodes] == [Conv]
+    expect_same(checkpoint, images(), output)
+
+
 def test_crops_that_are_not_all_of_the_pads(tmp_path: Path) -> None:
     """A cell is cropped where none was padded: it takes no part."""
     path = tmp_path / "graph.pb"
@@ -108,6 +153,7 @@ FOREIGN: dict[str, Make] = {
         convolved(tensorflow().space_to_batch(x, (2, 2), AROUND))
         + tensorflow().space_to_batch(x[:, 1:-1, 1:, :1], (2, 2), [[0, 0], [0, 0]]), (2, 2), [[0, 0], [0, 0]]
     ),
+    "a pool of a map that is taken apart": by_hand(AROUND, [[0, 0], [0, 0]], lambda x: tensorflow().nn.max_pool2d(x, 2, 1, "SAME")),
     "by another block": lambda x: tensorflow().batch_to_space(
         convolved(tensorflow().space_to_batch(x, (2, 1), AROUND)), (1, 2), [[0, 0], [0, 0]]
     ),

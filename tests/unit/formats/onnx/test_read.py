@@ -147,6 +147,10 @@ CASES = {
     "response norm": "y = LRN <size=3, alpha=0.3, beta=0.6, bias=2.0> (x)",
     "products of sums": "a = Sum (x, x, x) b = Neg (a) c = Sub (x, b) d = Mean (c, x) y = Pow (d, two)",
     "sums of one": "a = Sum (x) b = Mean (a) c = Max (b) d = Min (c) e = Relu (d) y = Mean (e)",
+    "pools of cells and of more axes": "r = Reshape (x, thirds) p = GlobalMaxPool (r) b = Reshape (x, of_two) "
+    "q = GlobalAveragePool (b) z = GlobalMaxPool (b) a = Add (q, z) t = Unsqueeze (p, places) y = Mul (b, t)",
+    "zeros instead of a value": "g = Greater (x, half) s = Shape (x) z = ConstantOfShape (s) w = Where (g, x, z) "
+    "v = Where (g, z, x) f = Cast <to=1> (g) m = Mul (f, z) n = Mul (w, x) a = Add (n, m) y = Sub (a, v)",
     "two outputs": "y = Relu (x) z = GlobalMaxPool (y)",
     "a matrix before a value": "y = MatMul (left, x)",
     "learned queries of each image": "s = Shape (x) n = Gather (s, first0) r = Concat <axis=0> (n, one1, one1) "
