@@ -18,6 +18,7 @@ from porter.files import digests
 from porter.formats.format import Format, Reader
 from porter.formats.limits import MOST_LAYERS, most_bytes
 from porter.formats.recognition import FORMATS, READABLE, recognise
+from porter.formats.torch.computed import with_computed_weights
 from porter.padding import Size
 
 _REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)")
@@ -29,7 +30,8 @@ _TRIED = (256, 256)
 def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
     """The tensors of a weights file of any name, in any of the formats of porter.formats.recognition.READABLE.
 
-    Reading imports TensorFlow for TensorFlow's graphs, and no other framework.
+    Reading imports TensorFlow for TensorFlow's graphs, and no other framework. Weights that torch's modules compute from stored
+    tensors are given as computed.
 
     Args:
         outputs: names of values of the file's graph, which ends at them.
@@ -43,6 +45,11 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
         FileError: the file does not exist, is damaged, has a format that porter does not read, or has no tensors it can use.
         MissingFramework: it is a graph of TensorFlow's, and TensorFlow is not installed.
     """
+    checkpoint = _as_stored(path, outputs, size, weights)
+    return with_computed_weights(checkpoint) if checkpoint.format in ("torch", "safetensors") else checkpoint
+
+
+def _as_stored(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:
     format = recognise(path)
     if format.read is None:
         readable = f"porter reads {', '.join(format.what for format in READABLE)}"
@@ -88,7 +95,7 @@ def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
         graphs = ", ".join(each.what for each in READABLE if each.weights or each.renewed)
         next = f"load the weights into the model and save it whole; porter does so for a port, and for {graphs}"
         raise UsageError(f"{format.what} has its own tensors, and --weights gives others", where=str(path), next=next)
-    found = partial(format.read, weights=read_checkpoint(weights).tensors)
+    found = partial(format.read, weights=_as_stored(weights).tensors)
 
     def read(path: Path, /, *given: Any, **named: Any) -> Checkpoint:
         try:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import utils
+from torch.nn.utils import parametrizations, prune
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from porter.base.dtypes import Array
@@ -150,6 +153,25 @@ def bfloat16(folder: Path) -> FineTuned:
     return _saved(folder, five_classes().bfloat16(), 5, "classifier.1")
 
 
+@torch.no_grad()
+def parametrised(folder: Path) -> FineTuned:
+    """Trained with weight norms, spectral norms and a pruned layer, none of which was made a plain weight before."""
+    model = five_classes()
+    convs = {name: module for name, module in model.named_modules() if isinstance(module, nn.Conv2d)}
+    pruned = partial(prune.l1_unstructured, name="weight", amount=0.2)
+    ways = (utils.weight_norm, parametrizations.weight_norm, parametrizations.spectral_norm, utils.spectral_norm, pruned)
+    with warnings.catch_warnings(action="ignore"):
+        for way, conv in zip(ways, convs.values(), strict=False):
+            way(conv)
+    wide = deepcopy(model).double().eval()
+    wide(torch.zeros(1, 3, 32, 32).double())  # the older ways compute a weight when its module is called
+    state = dict[str, torch.Tensor]()
+    for name, tensor in model.state_dict().items():
+        owner = next((conv for conv in [*convs][: len(ways)] if name.startswith(f"{conv}.")), None)
+        state[name if owner is None else f"{owner}.weight"] = tensor if owner is None else wide.get_submodule(owner).weight
+    return _saved(folder, model, 5, "classifier.1", state=state)
+
+
 def timm(folder: Path) -> FineTuned:
     model = pretrained("timm")
     model.reset_classifier(7)
@@ -190,6 +212,7 @@ MAKERS: Mapping[str, Callable[[Path], FineTuned]] = {
         training,
         half,
         bfloat16,
+        parametrised,
         timm,
         old_serialisation,
         student_and_teacher,

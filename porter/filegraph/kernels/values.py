@@ -44,6 +44,12 @@ def standardised(x: Numbers, axes: Sequence[int], epsilon: float) -> Numbers:
     return apart
 
 
+def with_norms(x: Numbers, norms: Numbers, axes: Sequence[int]) -> Numbers:
+    """A kernel scaled so that its norms over axes are these: torch's weight norm."""
+    scaled: Numbers = x * (norms / np.sqrt(np.square(x).sum(tuple(axes), keepdims=True)))
+    return scaled
+
+
 def response_norm(x: Numbers, size: int, alpha: float, beta: float, bias: float) -> Numbers:
     """Each number over a power of the squares of `size` channels around it; of an even number, one more is behind."""
     around = [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)]

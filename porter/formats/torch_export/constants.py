@@ -13,6 +13,7 @@ import numpy as np
 from porter.filegraph.dataflow import MOST_COMPUTED, MOST_OF_SIZES, Evaluator
 from porter.filegraph.dims import Numbers
 from porter.filegraph.kernels.resizing import Rule, resize
+from porter.filegraph.kernels.values import with_norms
 from porter.formats.torch_export.nodes import AtenNode
 from porter.formats.torch_export.one_hots import ROWS
 
@@ -272,8 +273,8 @@ def _weight_norm(node: AtenNode, value: Numbers, scale: Numbers) -> list[Numbers
     """A kernel whose norms, one for each place of an axis or one of it all, are `scale`."""
     axis = node.arguments.get("dim", 0)
     others = tuple(place for place in range(value.ndim) if axis == -1 or place != axis)
-    norm = _norm(value, axis=others, keepdims=True)
-    return [value * (scale / norm), norm.reshape(scale.shape)][: len(node.sizes)]
+    found = [with_norms(value, scale, others), _norm(value, axis=others, keepdims=True).reshape(scale.shape)]
+    return found[: len(node.sizes)]
 
 
 RESHAPES = frozenset({*RESHAPED, "unsqueeze", "squeeze"})

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.fuzzing.tiny import STATE, VARIABLES
+from tests.support.fuzzing.tiny import COMPUTED, STATE, VARIABLES
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -242,8 +242,10 @@ def _torch(zipped: bool, whole: bool = False) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         import torch
 
-        state: Any = {name: torch.from_numpy(abs(_array(*shape))) for name, shape in STATE.items()}
-        state["fc.weight"] = state["fc.weight"].t().contiguous().t()
+        shapes = COMPUTED if whole else STATE
+        state: Any = {name: torch.from_numpy(abs(_array(*shape))) for name, shape in shapes.items()}
+        dense = "fc.weight_orig" if whole else "fc.weight"
+        state[dense] = state[dense].t().contiguous().t()
         wrapped = {"epoch": 3, "state_dict": state, "args": {"lr": 0.1}, "optimizer": [torch.ones(2), None, (1, "a")]}
         torch.save(wrapped if whole else state, folder / "model.pth", _use_new_zipfile_serialization=zipped)
         return folder / "model.pth"

@@ -423,7 +423,8 @@ def test_fine_tuned_models(tmp_path: Path, name: str) -> None:
     assert list(found.tensors) == list(tuned.state)
     for key, tensor in tuned.state.items():
         assert str(found.tensors[key].dtype) == str(tensor.dtype).removeprefix("torch.")
-        np.testing.assert_array_equal(found.tensors[key].astype(np.float64), tensor.double().numpy())
+        rounding = 1e-12 if name == "parametrised" else 0  # of what is computed in another order
+        np.testing.assert_allclose(found.tensors[key].astype(np.float64), tensor.double().numpy(), rounding)
     assert found.tensors[f"{tuned.head}.weight"].shape[0] == tuned.classes
     logits = tuned.logits(smooth_images(3, (64, 64), 5, 4))
     assert logits.shape == (4, tuned.classes) and logits.dtype == np.float64
