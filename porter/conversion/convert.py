@@ -17,12 +17,13 @@ from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import TRAINED, Destination, get_destination
+from porter.frameworks.in_memory import held_by
 from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
 from porter.graph.plan import Plan, make_plan
 from porter.graph.record import from_record, to_record
-from porter.identify.doors import expect_file, open_file, open_member
+from porter.identify.doors import expect_file, expect_no_recipe, open_file, open_member, open_model
 from porter.padding import ANY, Size
 from porter.padding.sizes import AnySize, parse_size
 from porter.port import AGREES, NOT_MADE, PASSED, Input, Layout, Padding, Port, Record, write_record
@@ -52,10 +53,11 @@ class Conversion:
 
 
 def convert(
-    subject: AnyPath,
+    subject: AnyPath | object,
     source: str | None = None,
     to: str = "torch",
     *,
+    example: object = None,
     weights: AnyPath | None = None,
     out: AnyPath | None = None,
     overwrite: bool = False,
@@ -130,18 +132,28 @@ def convert(
             "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} are run, and not trained on"
         )
         raise UsageError(reason, where="--keep-dropout", next="leave it out")
+    held = held_by(subject)
     given: ReferenceName | None = None
     if reference is not None:
+        if held is not None:
+            raise UsageError("a model in memory is its own reference", where="--reference", next="leave it out")
         from porter.verification.user_reference import parse_reference
 
         given = parse_reference(str(reference))
         if check is False:
             raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
     pads: Padding | None = None
-    if source is None:
-        needing = {"--map": mapped, "--option": options, "--padding": padding != "shipped", "--origin": origin}
-        file = expect_file(str(subject), folder, [name for name, given in needing.items() if given])
+    if source is None or held is not None:
+        needing: dict[str, object] = {"--map": mapped, "--option": options, "--padding": padding != "shipped", "--origin": origin}
+        if held is not None:
+            needing |= {"--from": source, "--weights": weights}
+        expect_no_recipe([name for name, given in needing.items() if given])
         wishes = Wishes(keep_background, mapped, size=size, keep_activation=keep_activation, outputs=outputs)
+    if held is not None:
+        opening = partial(open_model, subject, wishes, folder, example)
+        name = "model"
+    elif source is None:
+        file = expect_file(str(subject), folder)
         opening = partial(open_file, file, wishes, folder, path_of(weights))
         name = file.name if file.is_dir() else file.stem
     else:

@@ -41,12 +41,15 @@ class GivenModels(Protocol):
             MappingError: a tensor of the same name has another shape.
         """
 
-    def show(self, model: Any, batch: Array, layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
-        """Runs a prepared model on a batch N×C×H×W.
+    def show(
+        self, model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]
+    ) -> Shown:
+        """Runs a prepared model on a batch for each input, maps as N×C×H×W.
 
         Args:
             layers: by path, names that the layer may have. The first counts that is a layer without layers of its own, called once
-                and giving one value; others say too little of what their value is, and are left out.
+                and giving one value; others say too little of what their value is, and are left out. `NAME@1` is the second call of
+                any layer of torch.
             arrays: paths of values, and places of outputs, that are no maps, whatever axes they have.
         """
 

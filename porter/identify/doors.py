@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
+
+from porter.base.dtypes import Array
 from porter.base.errors import MappingError, PorterError, UsageError
 from porter.base.options import INSPECT
 from porter.filegraph.checkpoint import Checkpoint
@@ -13,6 +18,7 @@ from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
+from porter.frameworks.in_memory import save_model
 from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
 from porter.port import model_file, port_at
@@ -129,6 +135,42 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, we
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
 
 
+def open_model(model: object, wishes: Wishes = NONE, recipes: Path | None = None, example: object = None) -> Opened:
+    """Opens a model in memory, a torch.nn.Module, a keras.Model or an onnx.ModelProto, as `open_file` opens the file that its
+    framework saves it as; `Opened.in_memory` is what its port is compared with besides. Not a bit of the model is changed.
+
+    Args:
+        example: what a module of torch is exported with, a tensor or a tuple of them; None for zeros of `wishes.size`.
+
+    Raises:
+        UsageError: the model cannot be saved, with the reason and the way round (porter.frameworks.in_memory). Or as `open_file`.
+    """
+    with TemporaryDirectory(prefix="porter-") as folder:
+        saved = save_model(model, Path(folder), example, wishes.size)
+        try:
+            checkpoint = read_weights(saved.path, with_md5=False, outputs=wishes.outputs, size=wishes.size or saved.size)
+            checkpoint = replace(checkpoint, digests={saved.path: {"sha256": digest_of(checkpoint.tensors)}})
+            opened = _open_graph(checkpoint, replace(wishes, size=wishes.size or saved.size), recipes)
+        except PorterError as error:
+            error.where = error.where and error.where.replace(str(saved.path), saved.name)
+            raise
+    return replace(
+        opened,
+        file=opened.file.model_copy(update={"file": saved.name}),
+        in_memory=saved,
+        warnings=(*saved.notes, *opened.warnings, *_no_background(opened, Path(saved.name), wishes)),
+    )
+
+
+def digest_of(tensors: Mapping[str, Array]) -> str:
+    """The sha256 of a model in memory: of its tensors by name, because no two files of one model have the same bytes."""
+    found = sha256()
+    for name, array in sorted(tensors.items()):
+        found.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
+
+
 def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
     """A file by its own graph: as a variant that has it, otherwise under the file's names."""
     if checkpoint.graph is None:
@@ -160,14 +202,18 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     return replace(opened, file=noted, facts=facts, sizes=sizes, warnings=(*left_out, *damaged, *others, *opened.warnings))
 
 
-def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ()) -> Path:
+def expect_no_recipe(needing: Sequence[str]) -> None:
+    """Refuses options that need a recipe, where what is ported carries its graph."""
+    if needing:
+        wanted = "porter convert VARIANT --from ZOO --to FRAMEWORK --weights FILE"
+        raise UsageError(f"{needing[0]} needs a recipe's variant", where=needing[0], next=wanted)
+
+
+def expect_file(subject: str, recipes: Path | None) -> Path:
     """The file that a command names in place of a variant.
 
-    Args:
-        needing: options that were given and that need a recipe.
-
     Raises:
-        UsageError: there is no such file, or such options were given.
+        UsageError: there is no such file.
     """
     file = Path(subject)
     if not is_there(file):
@@ -175,9 +221,6 @@ def expect_file(subject: str, recipes: Path | None, needing: Sequence[str] = ())
         expected = "porter convert VARIANT --from ZOO --to FRAMEWORK, or porter convert FILE --to FRAMEWORK"
         next = f"add --from ZOO: porter recipe show {subject} lists its zoos" if variant else expected
         raise UsageError(f"'{subject}' is {'a variant without its zoo' if variant else 'no file'}", next=next)
-    if needing:
-        wanted = "porter convert VARIANT --from ZOO --to FRAMEWORK --weights FILE"
-        raise UsageError(f"{needing[0]} needs a recipe's variant", where=needing[0], next=wanted)
     return file
 
 

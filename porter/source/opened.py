@@ -9,6 +9,7 @@ from typing import Any
 from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit
+from porter.frameworks.in_memory import Saved
 from porter.graph import Graph
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, SourceFile, TensorLists
@@ -37,6 +38,7 @@ class Opened:
         shipped: with training pads, the graph with the source's own.
         fitted: None if the source is a port.
         own_model: what the model is called that porter builds from the graph, where the tensors were trained in that very model.
+        in_memory: the model that the user holds, if the source is one.
     """
 
     graph: Graph
@@ -53,6 +55,7 @@ class Opened:
     shipped: Graph | None = None
     fitted: Fitted | None = None
     own_model: str | None = None
+    in_memory: Saved | None = None
 
     def stating(self, **facts: Any) -> Facts:
         """Its facts, with others in place of some."""

@@ -27,7 +27,7 @@ from porter.verification.sizes import check_sizes
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
 from porter.verification.trained import check_trained
 from porter.verification.user_check import check_given
-from porter.verification.user_reference import ReferenceName, open_given, parse_reference
+from porter.verification.user_reference import ReferenceName, model_itself, open_given, parse_reference
 from porter.verification.verdict import Verdict, first_telling
 
 _MANY, _TIMES = 1 << 24, 4
@@ -81,7 +81,7 @@ def _expect_as_large(port: Port, source: Graph) -> None:
 def _notes_on_reference(record: Record, verdict: Verdict) -> tuple[str, ...]:
     """A note if the reference of the user's own that proved the port is not the one that it was compared with now."""
     proving, given = record.reference, verdict.given
-    if proving is None or (given is not None and given.file.sha256 == proving.sha256):
+    if proving is None or (given is not None and given.file is not None and given.file.sha256 == proving.sha256):
         return ()
     now = "" if given is None else "; this is another file"
     return (f"the port was proved by {proving.file}, sha256 {proving.sha256[:12]}..., which --reference gave{now}",)
@@ -114,7 +114,7 @@ def check_against(
         MissingFramework: no reference can run here, and porter's own build in the source's framework is the port itself; or what
             the reference that is given needs is not installed.
     """
-    port, (rows, columns) = check.port, size
+    port, (rows, columns), given = check.port, size, given or model_itself(opened)
     record = port.record
     native = record.input.native_size if rows is None or columns is None else (rows, columns)
     # Computed numbers are compared with the source's numbers as they are, not with rounded ones.

@@ -11,7 +11,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from porter.base.errors import MissingFramework, PorterError, UsageError
+from porter.base.errors import MissingFramework, PorterError, UsageError, first_line
 from porter.base.package import install
 from porter.formats.triton import load_triton
 from porter.frameworks.given import framework_of
@@ -21,7 +21,22 @@ _EXTRAS = {"torch": install("torch"), "keras": install("tf"), "tensorflow": inst
 
 
 @contextmanager
-def running(file: Path) -> Iterator[None]:
+def running_model(name: str) -> Iterator[None]:
+    """A model that the user holds runs inside it.
+
+    Raises:
+        UsageError: it raised an exception.
+    """
+    try:
+        yield
+    except (PorterError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except Exception as error:  # whatever the model's own code raises
+        raise UsageError(f"{type(error).__name__}: {first_line(error)}", where=name) from None
+
+
+@contextmanager
+def running_code(file: Path) -> Iterator[None]:
     """The user's code of `file` runs inside it. It imports its neighbours, what it prints goes to stderr, and an exception is told
     with the line of the user's code where it was raised.
 
@@ -63,12 +78,12 @@ def maker(file: Path, name: str) -> Callable[[], Any]:
     """Runs a Python file and gives its callable `name`, which makes a model.
 
     Raises:
-        UsageError: the code raises an exception, or has no such callable. MissingFramework: as `running`.
+        UsageError: the code raises an exception, or has no such callable. MissingFramework: as `running_code`.
     """
     spec = spec_from_file_location(f"reference_{file.stem}", file)
     assert spec is not None and spec.loader is not None, "a file that ends in .py has a loader"
     module = module_from_spec(spec)
-    with running(file):
+    with running_code(file):
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
     try:

@@ -1,4 +1,5 @@
-"""The reference that a user gives with `--reference`: code of their own that makes a model, or another file that carries its graph.
+"""The reference that a user gives: the model in memory that is ported, or with `--reference` code of their own that makes a model,
+or another file that carries its graph.
 
 It shows at least its outputs, and the values of layers that can be paired with nodes.
 """
@@ -9,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from porter.formats.reading import read_weights
 from porter.formats.recognition import READABLE
 from porter.frameworks import engine_name, get_engine
 from porter.frameworks.given import Shown, framework_of, given_models
+from porter.frameworks.images import as_taken
+from porter.frameworks.in_memory import Saved
 from porter.graph import OF_LOGITS, Graph, shapes
 from porter.graph.ops import is_map
 from porter.padding import ANY
@@ -31,7 +34,7 @@ from porter.port import GivenFile
 from porter.source.opened import Opened
 from porter.verification.pairing import pair, weight_distances
 from porter.verification.references import drops_background, rounded
-from porter.verification.user_code import maker, running
+from porter.verification.user_code import maker, running_code, running_model
 
 _CODE = re.compile(r"(?P<file>.+\.py):(?P<name>[^:/\\]+)", re.DOTALL)
 IMAGES = 2
@@ -46,15 +49,24 @@ Ending = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class ReferenceName:
-    """What `--reference` names: a file, and the callable in it if it is code."""
+    """What `--reference` names: a file, and the callable in it if it is code. Or the model that the user holds."""
 
     file: Path
     maker: str | None = None
+    held: Saved | None = None
 
     @property
     def name(self) -> str:
         """As messages and port.json call it."""
+        if self.held:
+            return f"the model {self.held.name} itself"
         return f"the given {self.file.name}:{self.maker}" if self.maker else f"the given {self.file.name}"
+
+
+def model_itself(opened: Opened) -> ReferenceName | None:
+    """The model that the user holds, as the reference of its own port; None where the source is none, or its file is the model."""
+    held = opened.in_memory
+    return ReferenceName(Path(held.name), held=held) if held is not None and held.copied is not None else None
 
 
 def parse_reference(text: str) -> ReferenceName:
@@ -78,7 +90,7 @@ class UserReference:
     """A reference that a user gives (porter.verification.references.SourceValues).
 
     Attributes:
-        file: for port.json.
+        file: for port.json; None for a model in memory.
         notes: what it ran with, and how it was compared, one line each.
         exact: it runs in float64 too; otherwise its values are float32's in every type.
         rounded: it or the source has numbers of the other rounded to float32 (porter.verification.pairing).
@@ -92,7 +104,7 @@ class UserReference:
     """
 
     name: str
-    file: GivenFile
+    file: GivenFile | None
     graph: Graph
     sizes: InputSizes
     shown: Callable[[Array, Dtype], Shown]
@@ -132,7 +144,8 @@ def open_given(given: ReferenceName, opened: Opened, stored: Dtype) -> UserRefer
         MissingFramework: a framework that it needs is not installed, or does not run it.
         FileError, MappingError: the file cannot be read, or carries no graph that porter knows.
     """
-    reference = _of_code(given, opened, stored) if given.maker is not None else _of_file(given, opened, stored)
+    of_code = given.held is not None or given.maker is not None
+    reference = _of_code(given, opened, stored) if of_code else _of_file(given, opened, stored)
     image = _image(opened.graph, reference.sizes.built)
     try:
         double = reference.shown(image, "float64")
@@ -152,8 +165,10 @@ def _image(graph: Graph, size: tuple[int, int]) -> Array:
 
 
 def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReference:
-    make, notes = maker(given.file, str(given.maker)), dict[str, None]()
-    image = _image(opened.graph, opened.sizes.built)
+    held, notes = given.held, dict[str, None]()
+    make = held.copied if held is not None and held.copied is not None else maker(given.file, str(given.maker))
+    running = partial(running_model, given.name) if held else partial(running_code, given.file)
+    image, checkpoint = _image(opened.graph, opened.sizes.built), opened.fitted.checkpoint if opened.fitted and not held else None
 
     def made() -> Any:
         model = make()
@@ -162,25 +177,34 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
             raise UsageError(message, where=str(given.file))
         return model
 
-    with running(given.file):
+    with running():
         framework = given_models(str(framework_of(made())))
-    layers, kinds = _names(opened), opened.graph.open_shapes
+    kinds = opened.graph.open_shapes
+    layers = _calls(held.calls, opened) if held is not None and held.calls else _names(opened)
     arrays: set[str | int] = {path for path, shape in kinds.items() if not is_map(shape)}
     arrays |= {place for place, path in enumerate(opened.graph.outputs) if path in arrays}
 
     @cache
     def model(dtype: Dtype) -> Any:
-        runner, weights = framework.prepare(made, image, opened.fitted.checkpoint if opened.fitted else None, stored, dtype)
-        notes[f"{given.name} ran {weights}"] = None
+        runner, weights = framework.prepare(made, image, checkpoint, stored, dtype)
+        if not held:
+            notes[f"{given.name} ran {weights}"] = None
         return runner
 
     def shown(batch: Array, dtype: Dtype) -> Shown:
-        with running(given.file):
-            return framework.show(model(dtype), batch.astype(dtype), layers, arrays)
+        with running():
+            return framework.show(model(dtype), as_taken(batch.astype(dtype), opened.graph), layers, arrays)
 
     shown(image, "float32")
-    file = GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-    return UserReference(given.name, file, opened.graph, InputSizes(opened.sizes.built), shown, tuple(notes))
+    file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
+    sizes = InputSizes(opened.sizes.built)
+    return UserReference(given.name, file, opened.graph, sizes, shown, tuple(notes), named=not held)
+
+
+def _calls(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:
+    """By path, the call of a layer that gives its value."""
+    taps = opened.fitted.fit.taps if opened.fitted else {}
+    return {path: (calls[tap],) for path, tap in taps.items() if tap in calls}
 
 
 def _names(opened: Opened) -> dict[str, tuple[str, ...]]:

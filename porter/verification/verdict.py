@@ -37,14 +37,15 @@ class Shipped:
 
 @dataclass(frozen=True)
 class UserProof:
-    """The comparisons with the user's own reference (`--reference`), and notes on what it ran with.
+    """The comparisons with the user's own reference, and notes on what it ran with.
 
     Attributes:
+        file: None where it is the model in memory that was ported.
         apart: see porter.verification.user_reference.UserReference.
         fed: see Verdict.
     """
 
-    file: GivenFile
+    file: GivenFile | None
     parities: tuple[Parity, ...]
     notes: tuple[str, ...]
     apart: Mapping[str, float]

@@ -159,7 +159,7 @@ class _Reader:
         self.nodes[node.name] = node
 
     def read(self, stated: Mapping[str, Any]) -> None:
-        names = [name for output in stated["outputs"] for name in _names(output)]
+        names = values_of(stated)
         # A node that gives nothing, such as an assertion of a size, has its own name.
         name, *further = names or [str(stated.get("name") or f"node {len(self.nodes)}")]
         target = str(stated["target"]).removeprefix("torch.ops.")
@@ -183,8 +183,7 @@ class _Reader:
                 self.add(constant)
                 self.numbers[f"{self.scope}{constant.name}"] = _number(arguments[key])
                 arguments[key] = f"{self.scope}{constant.name}", 0
-        stack = str((stated.get("metadata") or {}).get("nn_module_stack") or "").split(";")[-1].split(",")
-        module = stack[1] if len(stack) > 2 else ""
+        module = next((path for _, path in reversed(module_stack(stated))), "")
         inputs = tuple(source for value in arguments.values() for source in _sources(value))
         sizes, expression = tuple(self.sizes.get(each, ()) for each in names), self.expressions.get(name)
         known = self.known.get(str(expression))
@@ -268,6 +267,19 @@ def _names(output: Mapping[str, Any]) -> Iterator[str]:
         yield from (_name(each) for each in value)
     elif kind != "as_none":
         yield _name(value)
+
+
+def values_of(node: Mapping[str, Any]) -> list[str]:
+    """The names of the values that a stated node gives."""
+    return [name for output in node["outputs"] for name in _names(output)]
+
+
+def module_stack(node: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The calls of modules that a stated node is part of, the outermost first: a key of the call, and the module's path. The key of
+    a further call of a module ends in its number: `L__self___relu@1`.
+    """
+    stated = str((node.get("metadata") or {}).get("nn_module_stack") or "").split(";")
+    return [(key, path) for key, path, *kind in (each.split(",", 2) for each in stated if each.count(",")) if kind]
 
 
 def _sources(value: Any) -> Iterator[Reference]:

@@ -98,13 +98,14 @@ def _in_dtype(model: Any, dtype: Dtype) -> Any:
     return clone
 
 
-def show(model: Any, batch: Array, layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
+def show(model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
     tensorflow, keras = import_tensorflow(), import_keras()
     known = _values(model)
     taps = {path: name for path, names in layers.items() if (name := next((one for one in names if one in known), None))}
     tapped = keras.Model(model.inputs, [model.outputs, {path: known[name] for path, name in taps.items()}]) if taps else None
     with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
-        feed = _fed(model, batch)
+        fed = [_fed(model, batch, place) for place, batch in enumerate(batches)]
+        feed = fed[0] if len(fed) == 1 else fed
         outputs, values = (model(feed, training=False), {}) if tapped is None else tapped(feed, training=False)
     found = {**dict(enumerate(map(np.asarray, keras.tree.flatten(outputs)))), **{path: np.asarray(values[path]) for path in values}}
     shown = {key: value if key in arrays else channels_first(value) for key, value in found.items()}
@@ -124,9 +125,9 @@ def _values(model: Any) -> dict[str, Any]:
     return found
 
 
-def _fed(model: Any, batch: Array) -> Any:
-    """The batch as the model takes it: N×H×W×C, unless its input states its channels first."""
+def _fed(model: Any, batch: Array, place: int = 0) -> Any:
+    """The batch as the model takes it: maps as N×H×W×C, unless its input states its channels first."""
     inputs = _inputs(model)
-    shape, channels = tuple(inputs[0].shape) if inputs else (), batch.shape[1]
-    first = len(shape) == 4 and shape[1] == channels != shape[3]
-    return import_tensorflow().constant(np.ascontiguousarray(batch if first else batch.transpose(0, 2, 3, 1)))
+    shape, channels = tuple(inputs[place].shape) if inputs else (), batch.shape[1]
+    kept = batch.ndim != 4 or (len(shape) == 4 and shape[1] == channels != shape[3])
+    return import_tensorflow().constant(np.ascontiguousarray(batch if kept else batch.transpose(0, 2, 3, 1)))

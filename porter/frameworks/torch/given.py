@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Array, Dtype
@@ -12,7 +12,6 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.frameworks.given import Shown
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
 _COUNTER = "num_batches_tracked"
@@ -58,22 +57,17 @@ def _compared(names: Mapping[str, object]) -> set[str]:
     return {name for name in names if name.rpartition(".")[2] != _COUNTER}
 
 
-def show(model: nn.Module, batch: Array, layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
-    from porter.frameworks.torch.running import record, to_array
+def show(model: nn.Module, batches: Sequence[Array], layers: Mapping[str, Sequence[str]], arrays: Collection[str | int]) -> Shown:
+    from porter.frameworks.torch.running import record, tensors_in, to_array
 
     leaves = {name for name, module in model.named_modules() if name and next(module.children(), None) is None}
-    modules = {path: name for path, names in layers.items() if (name := next((one for one in names if one in leaves), None))}
-    outputs, values = record(model, [batch], modules)
-    once = {path: to_array(found[0]) for path, found in values.items() if len(found) == 1}
-    return Shown(tuple(to_array(value) for value in _tensors(outputs)), once)
-
-
-def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
-    """The tensors in what a module returns: one, or several in a tuple, a list or a mapping."""
-    import torch
-
-    if isinstance(outputs, torch.Tensor):
-        yield outputs
-    elif isinstance(outputs, Mapping | list | tuple):
-        for value in outputs.values() if isinstance(outputs, Mapping) else outputs:
-            yield from _tensors(value)
+    asked = {
+        path: name for path, names in layers.items() if (name := next((one for one in names if one in leaves or "@" in one), None))
+    }
+    outputs, values = record(model, batches, {path: name.partition("@")[0] for path, name in asked.items()})
+    shown = {}
+    for path, found in values.items():
+        call = asked[path].partition("@")[2]
+        if len(found) > int(call or 0) and (call or len(found) == 1):
+            shown[path] = to_array(found[int(call or 0)])
+    return Shown(tuple(to_array(value) for value in tensors_in(outputs)), shown)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -79,6 +80,18 @@ def record(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str
         if inputs[0].dtype == torch.float64:
             stack.enter_context(_one_thread())
         return model(*inputs), values
+
+
+def tensors_in(returned: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returns, in its own order: a tensor, or those of a tuple, a list, a mapping or a dataclass."""
+    if isinstance(returned, torch.Tensor):
+        yield returned
+    elif isinstance(returned, Mapping | list | tuple):
+        for value in returned.values() if isinstance(returned, Mapping) else returned:
+            yield from tensors_in(value)
+    elif is_dataclass(returned):
+        for each in fields(returned):
+            yield from tensors_in(getattr(returned, each.name))
 
 
 def to_array(value: torch.Tensor) -> Array:

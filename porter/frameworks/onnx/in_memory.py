@@ -1,0 +1,26 @@
+"""ONNX models in memory. See porter.frameworks.in_memory.ModelsInMemory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from porter.base.errors import UsageError
+from porter.frameworks.in_memory import Saved
+from porter.padding import Size
+
+
+def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
+    """The message as its file. Protobuf writes at most 2 GB."""
+    path = folder / "model.onnx"
+    outside = next((each.name for each in model.graph.initializer if each.external_data), None)
+    if outside is not None:
+        next_step = "onnx.load(FILE) loads them too; load_external_data=False leaves them out"
+        raise UsageError(f"the numbers of '{outside}' are in another file", where=model.graph.name, next=next_step)
+    try:
+        path.write_bytes(model.SerializeToString())
+    except ValueError as error:  # larger than protobuf's limit
+        next_step = "onnx.save(model, FILE, save_as_external_data=True), and convert FILE"
+        raise UsageError(f"the model cannot be written: {error}", where=model.graph.name, next=next_step) from None
+    return Saved(model.graph.name or "model", path)

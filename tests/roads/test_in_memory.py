@@ -1,0 +1,304 @@
+"""Models that a user holds are ported: modules of torch, models of Keras and of ONNX. Each is its own reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils import parametrizations, prune, weight_norm
+
+import porter
+from porter.base.errors import PorterError, UsageError
+
+SIDE = 24
+
+
+class Block(nn.Module):
+    """A block whose relu is called twice, and which ends in it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(channels, channels, 3, padding=1)
+        self.relu = nn.ReLU(inplace=True)
+        self.two = nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.relu(self.two(self.relu(self.one(values))) + values)
+
+
+class Net(nn.Module):
+    """A small network with a norm whose statistics are not the usual ones, and with a buffer of its own."""
+
+    def __init__(self, ending: Callable[[torch.Tensor, torch.Tensor], Any] = lambda logits, maps: logits) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.block = Block(8)
+        self.head = nn.Linear(8, 5)
+        self.register_buffer("scale", torch.linspace(0.5, 1.5, 8).view(8, 1, 1), persistent=False)
+        self.ending = ending
+
+    def forward(self, images: torch.Tensor) -> Any:
+        maps = self.block(torch.relu(self.norm(self.stem(images))) * self.scale)
+        return self.ending(self.head(maps.mean((2, 3))), maps)
+
+
+def seeded(made: Callable[[], nn.Module]) -> nn.Module:
+    """The module with random weights, in eval mode, and with norms whose statistics are those of noise."""
+    torch.manual_seed(0)
+    module = made()
+    with torch.no_grad():
+        for each in module.modules():
+            if isinstance(each, nn.BatchNorm2d):
+                each.running_mean.uniform_(-0.2, 0.2)  # type: ignore[union-attr]
+                each.running_var.uniform_(0.2, 0.6)  # type: ignore[union-attr]
+    return module.eval()
+
+
+@pytest.fixture
+def convert(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    yield lambda model, **how: porter.convert(model, out=tmp_path / "port", overwrite=True, **how)
+
+
+def bits(module: nn.Module) -> dict[str, Any]:
+    """All that conversion must leave as it is."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    with torch.no_grad():
+        given = (torch.ones(2, 6),) if isinstance(module, Two) else ()
+        like = next(module.parameters()).dtype
+        values = module(*given, torch.ones(2, 3, SIDE, SIDE, dtype=like))
+    return {
+        "values": values.tolist(),
+        "numbers": {name: each.detach().numpy().tobytes() for name, each in tensors.items()},
+        "kinds": {name: (id(each), each.dtype, each.device, each.requires_grad, each.grad) for name, each in tensors.items()},
+        "modes": [each.training for _, each in module.named_modules()],
+        "attributes": [sorted(vars(each)) for _, each in module.named_modules()],
+        "hooks": [list(each._forward_hooks.values()) + list(each._forward_pre_hooks.values()) for each in module.modules()],
+    }
+
+
+def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(convert: Callable[..., Any]) -> None:
+    module = seeded(Net)
+    before = bits(module)
+    made = convert(module, example=torch.zeros(1, 3, SIDE, SIDE))
+    assert bits(module) == before
+    given = made.verdict.given
+    assert given.file is None and made.port.record.source.file == "Net" and made.port.record.reference is None
+    double = given.parities[-1]
+    assert double.dtype == "float64" and len(double.sizes) >= 2 and double.reference == "the model Net itself"
+    shown = {node.path for node in double.nodes}
+    assert {"stem", "norm", "block_one", "block_two", "head"} <= shown and sum("relu" in path for path in shown) == 2, shown
+    images = torch.randn(2, 3, 31, 26)
+    with torch.no_grad():
+        assert torch.allclose(porter.load(made.port.folder)(images), module(images), rtol=0, atol=1e-6)
+
+
+def test_a_wrong_reading_is_told_by_the_module(convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exported program is damaged, and with it the graph that the file carries: only the module itself knows."""
+    from porter.frameworks.torch import in_memory
+
+    own = in_memory._exported
+
+    def damaged(module: nn.Module, *how: Any) -> Any:
+        with torch.no_grad():
+            module.block.two.bias += 0.01  # type: ignore[union-attr,operator]
+        return own(module, *how)
+
+    monkeypatch.setattr(in_memory, "_exported", damaged)
+    with pytest.raises(PorterError, match="not the function of the model Net itself: block_two is the first node"):
+        convert(seeded(Net), input_size=SIDE)
+
+
+@dataclass
+class Found:
+    logits: torch.Tensor
+    maps: torch.Tensor | None = None
+
+
+ENDINGS: dict[str, tuple[Callable[[torch.Tensor, torch.Tensor], Any], int]] = {
+    "a tuple": (lambda logits, maps: (maps, logits), 2),
+    "a list": (lambda logits, maps: [maps, logits], 2),
+    "a mapping": (lambda logits, maps: {"logits": logits, "maps": (maps,)}, 2),
+    "a dataclass": (lambda logits, maps: Found(logits), 1),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_a_module_returns_is_its_outputs_in_order(convert: Callable[..., Any], ending: str) -> None:
+    made, outputs = ENDINGS[ending]
+    port = convert(seeded(lambda: Net(made)), input_size=SIDE).port
+    assert len(port.graph.outputs) == outputs
+
+
+def _normed(module: nn.Module) -> nn.Module:
+    weight_norm(module.stem)  # type: ignore[arg-type]
+    parametrizations.weight_norm(module.block.one)  # type: ignore[union-attr,arg-type]
+    parametrizations.spectral_norm(module.block.two)  # type: ignore[union-attr,arg-type]
+    prune.l1_unstructured(module.head, "weight", 0.5)
+    return module
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
+        self.two.weight = self.one.weight
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.two(torch.relu(self.one(images)))
+
+
+class Fixed(nn.Module):
+    """Its head is of one size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3, stride=2), nn.Linear(4 * 11 * 11, 5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.relu(self.conv(images)).flatten(1))
+
+
+class Two(nn.Module):
+    """It takes an array before its image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.dense = nn.Conv2d(3, 4, 3), nn.Linear(6, 4)
+
+    def forward(self, array: torch.Tensor, images: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.conv(images)).mean((2, 3)) * self.dense(array)
+
+
+MODULES: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
+    "norms of weights, and pruned": (lambda: _normed(seeded(Net)).eval(), {}),
+    "tied weights": (lambda: seeded(Tied), {}),
+    "of one size": (lambda: seeded(Fixed), {}),
+    "half precision": (lambda: seeded(Net).half(), {}),
+    "double precision": (lambda: seeded(Net).double(), {}),
+    "frozen": (lambda: seeded(Net).requires_grad_(False), {}),
+    "compiled": (lambda: torch.compile(seeded(Net), backend="eager"), {}),
+    "parallel": (lambda: nn.DataParallel(seeded(Net)).eval(), {}),
+    "two inputs": (lambda: seeded(Two), {"input_size": None, "example": (torch.zeros(2, 6), torch.zeros(2, 3, SIDE, SIDE))}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore:`torch.nn.utils.weight_norm`:FutureWarning")
+@pytest.mark.parametrize("kind", MODULES)
+def test_modules_of_many_kinds(convert: Callable[..., Any], kind: str) -> None:
+    make, how = MODULES[kind]
+    module = make()
+    before = bits(module)
+    verdict = convert(module, **{"input_size": SIDE, **how}).verdict
+    assert bits(module) == before
+    assert verdict.ok and verdict.given.parities[-1].dtype == "float64" and not verdict.given.notes
+
+
+def test_hooks_of_the_users_are_neither_run_nor_ported(convert: Callable[..., Any]) -> None:
+    module, seen = seeded(Net), []
+    module.block.register_forward_hook(lambda _module, _given, value: seen.append(value))
+    made = convert(module, input_size=SIDE)
+    assert not seen and len(module.block._forward_hooks) == 1
+    assert any("hooks of your own at 'block' are left out" in warning for warning in made.warnings)
+
+
+class Branching(nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images + 1 if images.sum() > 0 else images - 1
+
+
+REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
+    "training mode": (lambda: seeded(Net).train(), {"input_size": SIDE}, "call model.eval"),
+    "a part in training mode": (lambda: _train_block(seeded(Net)), {"input_size": SIDE}, "'block' of it is in training mode"),
+    "no numbers": (lambda: seeded(Net).to("meta"), {"input_size": SIDE}, "'stem.weight' is on the device 'meta'"),
+    "lazy": (lambda: nn.Sequential(nn.LazyConv2d(4, 3)).eval(), {"input_size": SIDE}, "'0.weight' has no shape yet"),
+    "no size": (lambda: seeded(Net), {}, "give example, a batch that the module takes, or input_size"),
+    "another size": (lambda: seeded(Fixed), {"input_size": 32}, "does not take the example of 1x3x32x32: RuntimeError"),
+    "a branch on values": (Branching, {"input_size": SIDE}, "torch.export refuses it"),
+    "two references": (lambda: seeded(Net), {"input_size": SIDE, "reference": __file__}, "its own reference"),
+}
+
+
+def _train_block(module: nn.Module) -> nn.Module:
+    module.block.train()  # type: ignore[union-attr,operator]
+    return module
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_cannot_be_ported_is_one_clear_error(convert: Callable[..., Any], reason: str) -> None:
+    make, how, said = REFUSED[reason]
+    module = make()
+    if reason == "a branch on values":
+        module.eval()
+    with pytest.raises(UsageError, match=said):
+        convert(module, **how)
+
+
+def test_models_of_keras(convert: Callable[..., Any]) -> None:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [
+            keras.Input((SIDE, SIDE, 3)),
+            keras.layers.Conv2D(6, 3, strides=2, padding="same", activation="relu", name="stem"),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(4, name="top"),
+        ]
+    )
+    before = [weight.tobytes() for weight in model.get_weights()]
+    made = convert(model, to="torch")
+    assert [weight.tobytes() for weight in model.get_weights()] == before
+    assert made.verdict.ok and made.verdict.given.parities[-1].dtype == "float64"
+    assert {"stem_relu", "top"} <= {node.path for node in made.verdict.given.parities[-1].nodes}
+    images = np.random.default_rng(0).normal(size=(2, SIDE, SIDE, 3)).astype("float32")
+    with torch.no_grad():
+        ours = porter.load(made.port.folder)(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
+    assert np.allclose(ours, model(images), rtol=0, atol=1e-6)
+
+
+def test_models_of_keras_without_a_graph(convert: Callable[..., Any]) -> None:
+    import keras
+
+    lazy = keras.Sequential([keras.layers.Conv2D(4, 3)])
+    with pytest.raises(UsageError, match=r"not built.*call it on a batch first"):
+        convert(lazy)
+
+    class Code(keras.Model):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = keras.layers.Conv2D(4, 3)
+
+        def call(self, images: Any) -> Any:
+            return self.conv(images)
+
+    model = Code()
+    model(np.zeros((1, SIDE, SIDE, 3), "float32"))
+    with pytest.raises(UsageError, match=r"a Code is code.*keras.Model"):
+        convert(model)
+    inputs = keras.Input((SIDE, SIDE, 3))
+    assert convert(keras.Model(inputs, model.call(inputs))).verdict.ok, "the way round that the error says"
+
+
+def test_models_of_onnx(convert: Callable[..., Any]) -> None:
+    import onnx
+    from onnx import helper, numpy_helper
+
+    kernel = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype("float32")
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "k"], ["c"], name="conv", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])],
+        "small",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [None, 3, SIDE, SIDE])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [None, 4, SIDE, SIDE])],
+        [numpy_helper.from_array(kernel, "k")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    before = model.SerializeToString()
+    made = convert(model)
+    assert model.SerializeToString() == before and made.verdict.ok and made.port.record.source.file == "small"
