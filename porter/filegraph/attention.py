@@ -61,7 +61,7 @@ def _attention(node: FileNode, known: Mapping[str, FileNode], shapes: Mapping[st
     """The attention that a node joins the heads of, and what takes its operands out of values; nothing if it is none."""
     mixed = _before(node, known, MatMul)
     shares = mixed and _before(mixed, known, Softmax)
-    numbers = _numbers(shapes.get(mixed.name, ())) if mixed is not None else None
+    numbers = _numbers(shapes.get(mixed.name)) if mixed is not None else None
     if mixed is None or shares is None or mixed.op != MatMul() or numbers is None or numbers.ndim < 3:
         return ()
     *outer, heads, tokens, width = numbers.shape
@@ -117,7 +117,7 @@ def _heads(name: str, turned: bool, known: Mapping[str, FileNode], shapes: Mappi
         elif scale is None:
             break
         factor, name = factor * (1.0 if scale is None else scale), node.inputs[0]
-    places = numbers = _numbers(shapes.get(name, ()))
+    places = numbers = _numbers(shapes.get(name))
     for op in reversed(moves):
         places = None if places is None else _moved(op, places)
     if places is None or numbers is None or places.ndim < 3:
@@ -141,10 +141,11 @@ def _before(node: FileNode, known: Mapping[str, FileNode], kind: type[Op]) -> Fi
     return found if found is not None and isinstance(found.op, kind) else None
 
 
-def _numbers(shape: Shape) -> Array | None:
+def _numbers(shape: Shape | None) -> Array | None:
     """The place of each number of a value, in its shape; None for a shape that is not known."""
-    sizes = [size for size in shape if size is not None]
-    return np.arange(math.prod(sizes)).reshape(sizes) if len(sizes) == len(shape) and math.prod(sizes) <= _MOST_NUMBERS else None
+    sizes = [size for size in shape or () if size is not None]
+    known = shape is not None and len(sizes) == len(shape) and math.prod(sizes) <= _MOST_NUMBERS
+    return np.arange(math.prod(sizes)).reshape(sizes) if known else None
 
 
 def _moved(op: object, numbers: Array) -> Array | None:

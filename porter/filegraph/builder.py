@@ -410,7 +410,9 @@ class Builder:
         further = tuple(each for each in self.further_inputs if each.path in read)
         left_out = [each if each.after in (*leading, INPUT) else replace(each, after=None) for each in self.left_out]
         kept = tuple(node for node in graph.nodes if node.name in leading)
-        return with_attention(replace(graph, nodes=kept, left_out=tuple(left_out), further_inputs=further), self.shapes)
+        taken = {each.path: each.shape(self.size) for each in further}
+        known = {**taken, **({INPUT: self.input.shape} if self.input.shape else {}), **self.shapes}
+        return with_attention(replace(graph, nodes=kept, left_out=tuple(left_out), further_inputs=further), known)
 
 
 def _under(kind: SiteKind, value: Value, window: Window, convention: Convention) -> tuple[Value, Convention]:

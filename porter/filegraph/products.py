@@ -19,9 +19,11 @@ from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Walk
 from porter.graph import (
     Add,
+    Affine,
     Conv,
     MatMul,
     Softmax,
+    Tanh,
 )
 from porter.padding import Convention, Window
 
@@ -132,9 +134,11 @@ def _with_last_turned(view: View) -> View | None:
     return view.transposed([*range(rank - 2), rank - 1, rank - 2]) if rank > 2 else None
 
 
-def attention(walk: Walk[N], node: N, heads: Sequence[View | None], mask: Reference | None, scale: float | None) -> Read:
+def attention(
+    walk: Walk[N], node: N, heads: Sequence[View | None], mask: Reference | None, scale: float | None, cap: float = 0.0
+) -> Read:
     """softmax(scale * q @ k^T + mask) @ v over the last two axes of q, k and v, which are arrays; the usual scale is one over the
-    root of q's channels.
+    root of q's channels. Under a `cap`, scores are cap * tanh(score / cap).
     """
     query, key, value = heads
     if query is None or key is None or value is None or not query.value.channels:
@@ -142,6 +146,9 @@ def attention(walk: Walk[N], node: N, heads: Sequence[View | None], mask: Refere
     factor = scale if scale is not None else 1 / math.sqrt(query.value.channels)
     scaled = walk.builder.affine(f"{node.name}:scale", query.value, (factor,), (0.0,))
     scores = walk.builder.add(f"{node.name}:scores", MatMul(True), scaled, key.value)
+    if cap:
+        links = Affine((1 / cap,), (0.0,)), Tanh(), Affine((cap,), (0.0,))
+        scores = walk.builder.chain(f"{node.name}:capped", scores, links)
     if mask is not None and walk.flow.is_value(mask):
         added = walk.array(mask)
         if added is None:

@@ -6,8 +6,9 @@ import pytest
 
 pytest.importorskip("onnx")
 
-from tests.support.node_tests import cases, outcome
+from tests.support.node_tests import Outcome, cases, outcome
 
+ATTENTION = ("3d_gqa", "4d_attn_mask_bool", "4d_with_past_and_present")
 EXACT = {"torch": (345, 134), "tf": (345, 134), "onnx": (346, 135)}
 """At least so many of all, and of the classic ones, which are 1404 and 140 with onnx 1.23."""
 
@@ -21,3 +22,8 @@ def test_every_operator_is_exact_or_refused_by_name(destination: str) -> None:
     exact = [case.classic for case, each in found if each.state == "exact"]
     least, classic = EXACT[destination]
     assert len(exact) >= least and sum(exact) >= classic
+
+
+def test_attentions_of_several_inputs() -> None:
+    chosen = [case for case in cases() if case.name.removeprefix("test_attention_") in ATTENTION]
+    assert [outcome(case, "torch", check=True) for case in chosen] == [Outcome("exact")] * len(ATTENTION)

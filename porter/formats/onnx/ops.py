@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from porter.filegraph import moves
 from porter.filegraph.arithmetic import negative, slopes
@@ -11,18 +12,21 @@ from porter.filegraph.choices import COMPARISONS, both, choice, comparison, eith
 from porter.filegraph.dims import BATCH, PLACE, known, product
 from porter.filegraph.places import place_of
 from porter.filegraph.products import einsum
-from porter.filegraph.reductions import Reduction, log_softmax, reduce, softmax
+from porter.filegraph.reductions import Reduction, log_softmax, over_norm, reduce, softmax
 from porter.filegraph.views import View
-from porter.filegraph.walk import Lacks, Read, Reader, Source, by_sizes, unary
+from porter.filegraph.walk import Lacks, Read, Reader, Source, apply, by_sizes, unary
 from porter.formats.onnx import arithmetic, windows
+from porter.formats.onnx.attention import read_attention
 from porter.formats.onnx.constants import filling, is_cast, slices, stated_sizes, wanted_sizes
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.formats.onnx.plain import PLAIN
-from porter.graph import Abs, DepthToSpace, LocalResponseNorm, Multiply
+from porter.graph import Abs, DepthToSpace, Exp, LocalResponseNorm, Log, Multiply
 
+_LEAST_NORM = 1.2e-38
+"""So that a vector of zeros stays one."""
 _FUNCTIONS: Mapping[str, Reduction] = {
     **{"ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceL2": "norm"},
-    **dict.fromkeys(("ReduceSum", "ReduceL1", "ReduceSumSquare"), "sum"),
+    **dict.fromkeys(("ReduceSum", "ReduceL1", "ReduceSumSquare", "ReduceLogSum", "ReduceLogSumExp"), "sum"),
     **{"GlobalAveragePool": "mean", "GlobalMaxPool": "max"},
 }
 
@@ -54,6 +58,13 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
     return walk.view(node.inputs[0]) if same else Lacks(f"Cast to type {node.integer('to')}")
 
 
+def _over_norm(walk: Walk, node: OnnxNode) -> Read:
+    """LpNormalization, over the root of the sum of squares."""
+    if node.integer("p", 2) != 2:
+        return Lacks(f"{node.op} of order {node.integer('p')}")
+    return over_norm(walk, node, node.inputs[0], [node.integer("axis", -1)], _LEAST_NORM)
+
+
 def _global_pool(walk: Walk, node: OnnxNode) -> Read:
     """All axes behind the channels."""
     source, sizes = node.inputs[0], walk.sizes(node.inputs[0])
@@ -72,11 +83,15 @@ def _reduce(walk: Walk, node: OnnxNode) -> Read:
     if node.op in _MADE:
         view = walk.kept(source)
         given = walk.views.like(view, _MADE[node.op](walk.builder, f"{node.name}:each", view.value))
-    return reduce(walk, node, given, _FUNCTIONS[node.op], places, keep)
+    if node.op not in ("ReduceLogSum", "ReduceLogSumExp"):
+        return reduce(walk, node, given, _FUNCTIONS[node.op], places, keep)
+    total = reduce(walk, replace(node, name=f"{node.name}:sum"), given, "sum", places, keep)
+    return apply(walk, node, total, Log()) if isinstance(total, View) else total
 
 
 _MADE: Mapping[str, Callable[[Builder, str, Value], Value]] = {
     "ReduceL1": lambda builder, name, value: builder.add(name, Abs(), value),
+    "ReduceLogSumExp": lambda builder, name, value: builder.add(name, Exp(), value),
     "ReduceSumSquare": lambda builder, name, value: builder.add(name, Multiply(), value, value),
 }
 """What is made of each number before it is reduced."""
@@ -181,6 +196,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Cast": _cast,
     "Clip": arithmetic.read_clip,
     "Concat": lambda walk, node: moves.concat(walk, node, node.inputs, node.integer("axis")),
+    "Attention": read_attention,
     "ConstantOfShape": _blank,
     "Conv": windows.read_convolution,
     "ConvTranspose": windows.read_transposed,
@@ -198,6 +214,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "InstanceNormalization": arithmetic.read_instance_norm,
     "LRN": _response_norm,
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), arithmetic.read_layer_norm),
+    "LpNormalization": _over_norm,
     "MatMul": arithmetic.read_matrix,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PRelu": lambda walk, node: slopes(walk, node, *node.inputs),

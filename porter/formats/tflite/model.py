@@ -37,7 +37,7 @@ _CODES = (
     *("DENSIFY", "", "BATCH_MATMUL", "", "CUMSUM", "CALL_ONCE", "BROADCAST_TO"),
 )
 """The schema's BuiltinOperator by number, as far as vision models have them."""
-_LATER = {150: "GELU", 152: "RELU_0_TO_1"}
+_LATER = {150: "GELU", 152: "RELU_0_TO_1", 158: "SIGN"}
 _ACTIVATED = {
     **dict.fromkeys(("ADD", "MUL", "SUB", "DIV", "FULLY_CONNECTED", "L2_NORMALIZATION"), 0),
     **{"CONCATENATION": 1, "CONV_2D": 3, "TRANSPOSE_CONV": 3, "DEPTHWISE_CONV_2D": 4, "AVERAGE_POOL_2D": 5, "MAX_POOL_2D": 5},

@@ -217,7 +217,7 @@ READERS: Mapping[str, Reader[Operator]] = {
     **dict.fromkeys(("SELECT", "SELECT_V2"), choice),
     **{op: comparison(op.title().replace("_", "Or")) for op in ("LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL")},
     **{"LOGICAL_AND": both, "LOGICAL_OR": either, "LOGICAL_NOT": opposite},
-    **{"COS": always(ops.Cos()), "ROUND": always(ops.Round()), "SIN": always(ops.Sin())},
+    **{"COS": always(ops.Cos()), "ROUND": always(ops.Round()), "SIGN": always(ops.Sign()), "SIN": always(ops.Sin())},
     "ABS": always(ops.Abs()),
     "BATCH_MATMUL": _product,
     "BATCH_TO_SPACE_ND": put_together,

@@ -187,7 +187,7 @@ _OF_NUMBERS: Mapping[str, Callable[..., Any]] = {
     **{"FLOOR_DIV": np.floor_divide, "FLOOR_MOD": np.mod, "SQUARED_DIFFERENCE": lambda x, other: np.square(x - other)},
     **{"EQUAL": np.equal, "LESS": np.less, "GREATER": np.greater, "LESS_EQUAL": np.less_equal, "GREATER_EQUAL": np.greater_equal},
     **{"SELECT": np.where, "SELECT_V2": np.where, "LOGICAL_AND": np.logical_and, "LOGICAL_OR": np.logical_or},
-    **{"LOGICAL_NOT": np.logical_not, "COS": np.cos, "SIN": np.sin, "ROUND": np.round},
+    **{"LOGICAL_NOT": np.logical_not, "COS": np.cos, "SIGN": np.sign, "SIN": np.sin, "ROUND": np.round},
     **{"ABS": np.abs, "CEIL": np.ceil, "FLOOR": np.floor, "NEG": np.negative, "SQUARE": np.square, "ZEROS_LIKE": np.zeros_like},
     **{"EXP": np.exp, "LOG": np.log, "SQRT": np.sqrt, "RSQRT": lambda x: 1 / np.sqrt(x), "TANH": np.tanh},
     **{"RELU": values.relu, "RELU6": lambda x: values.relu(x, 6.0), "RELU_0_TO_1": lambda x: np.clip(x, 0, 1)},

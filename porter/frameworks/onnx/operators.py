@@ -14,6 +14,7 @@ Wrong in onnx 1.23, with the distance from onnxruntime (relative L2):
 - GlobalMaxPool is over other axes where its input has more or fewer than four.
 - Pad fails with pads below zero, Squeeze before 13 with axes in another order, Upsample before 9 and Resize before 11 always; a
   later Resize calls Python for each cell.
+- Attention takes the root of its scale in float32: 2e-8.
 - Erf, GroupNormalization, and the numbers of Gelu, HardSwish, Selu and of a HardSigmoid of a sixth are in float32: 1e-9 to 4e-8.
 - Sigmoid calls Python for each number, and that of -40 has lost its digits.
 
@@ -57,7 +58,17 @@ def own_operators(opset: int) -> list[type[Any]]:
             except error:  # the opset lacks it
                 continue
             found.append(type(name, (op_run,), {"_run": staticmethod(partial(_run, operator)), "op_schema": stated}))
-    return found
+    return [*found, _attention(opset)] if opset >= _ATTENTION else found
+
+
+def _attention(opset: int) -> type[Any]:
+    """ONNX's own, but that it takes the root of its scale in double precision."""
+    own: Any = import_module("onnx.reference.ops._op_list").load_op("", "Attention", opset)
+
+    def run(self: Any, *inputs: Any, scale: Any = None, **stated: Any) -> Any:
+        return own._run(self, *inputs, scale=None if scale is None else float(scale), **stated)
+
+    return type("Attention", (own,), {"_run": run, "op_schema": import_onnx().defs.get_schema("Attention", opset)})
 
 
 def _run(operator: Operator, *inputs: Any, **attributes: Any) -> tuple[Array]:
@@ -189,7 +200,7 @@ def _resized(x: Array, axes: Sequence[int], factors: Sequence[float], sizes: Any
     return x
 
 
-_NEVER, _SOFTMAX = 1 << 30, 13
+_NEVER, _SOFTMAX, _ATTENTION = 1 << 30, 13, 23
 _OWN: Mapping[str, tuple[Operator, int]] = {
     "Softmax": (partial(_from_axis, values.softmax), _SOFTMAX),
     "LogSoftmax": (partial(_from_axis, values.log_softmax), _SOFTMAX),

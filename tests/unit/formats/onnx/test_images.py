@@ -58,7 +58,7 @@ def test_an_input_that_is_no_map_has_its_axes_in_the_port(name: str, tmp_path: P
     port = porter.convert(path, out=tmp_path / "port", input_size=size, check=check, keep_activation=True)
     assert port.record()["check"] == (PASSED if check else NOT_MADE) and note in (*port.port.record.source.notes, "")
     assert port.port.record.input.native_size[0] > 1 or not port.warnings
-    (found,) = run(tmp_path / "port", "torch", x)
+    (found,) = run(tmp_path / "port", "torch", x=x)
     (wanted,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x.astype(np.float32)})
     np.testing.assert_allclose(found.ravel(), wanted.ravel(), rtol=1e-5, atol=1e-6)
 

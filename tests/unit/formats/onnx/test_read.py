@@ -31,7 +31,7 @@ WEIGHTS = {
     **{"gamma": (6,), "beta": (6,), "mean": (6,), "variance": (6,), "along": (6, 1, 1), "slopes": (6, 1, 1), "one": (1,)},
     **{"dense": (5, 6), "matrix": (6, 5), "b5": (5,), "wide": (594, 3), "k6": (6, 6, 1, 1), "row3": (1, 1, 3), "logits": (8, 7)},
     **{"map": IMAGE[1:], "map1": IMAGE[1:], "norm": (6, 9), "columns": (11,), "matrices": (6, 11, 4)},
-    **{"left": (1, 4, 9), "queries": (1, 5, 3)},
+    **{"left": (1, 4, 9), "queries": (1, 5, 3), "table": (6, 6)},
 }
 BRANCHES = """y = If (q) <then_branch = g1 () => (float[N] t) { k = Constant <value = float {3.0}> () t = Mul (a, k) },
     else_branch = g2 () => (float[N] e) { k = Constant <value = float {2.0}> () w = Neg (a) e = Div (w, k) }>"""
@@ -153,6 +153,9 @@ CASES = {
     "v = Where (g, z, x) f = Cast <to=1> (g) m = Mul (f, z) n = Mul (w, x) a = Add (n, m) y = Sub (a, v)",
     "two outputs": "y = Relu (x) z = GlobalMaxPool (y)",
     "a matrix before a value": "y = MatMul (left, x)",
+    "grouped queries of opset 23": "t = Reshape (x, six_rows) k, v, w = Split <axis=2, num_outputs=3> (t) "
+    "a = Attention <q_num_heads=9, kv_num_heads=3, is_causal=1> (t, k, v, table) "
+    "b = Attention <q_num_heads=3, kv_num_heads=3, softcap=0.7, scale=0.3> (w, k, v) c = Concat <axis=2> (a, b) y = Neg (c)",
     "learned queries of each image": "s = Shape (x) n = Gather (s, first0) r = Concat <axis=0> (n, one1, one1) "
     "q = Tile (queries, r) t = Reshape (x, thirds) y = MatMul (q, t)",
     "a branch by sizes": "a = Relu (x) s = Shape (x) h = Gather (s, rows) m = Mod (h, two2) f = Equal (m, one1) g = Greater (h, m) "
@@ -185,6 +188,7 @@ NUMBERS: dict[str, Any] = {
     **{
         "grouped": [0, 3, 2, 9, 11],
         "thirds": [0, 3, -1],
+        "six_rows": [0, 6, -1],
         "ones3": np.ones(3, np.float32),
         "zeros3": np.zeros(3, np.float32),
         "image": [0, 6, 9, 11],
