@@ -98,7 +98,18 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
     except (GraphError, PaddingError) as error:
         raise under_own_names([error], folding.graph, opened)[0] from None
     filled = framework.fillings(plan.graph, folding.tensors)
-    return Written(plan, model, folding.tensors, layers, filled, folded=folding.folded if fold_bn else None)
+    folded, copies = folding.folded if fold_bn else None, _copies(folding.graph, plan)
+    return Written(plan, model, folding.tensors, layers, filled, folded=folded, warnings=copies)
+
+
+def _copies(graph: Graph, plan: Plan) -> tuple[str, ...]:
+    """A warning of calls of layers that are layers of their own in a plan."""
+    apart = [node.path for node in graph.nodes if node.shares is not None and plan.graph.by_path[node.path].shares is None]
+    if not apart:
+        return ()
+    holder = graph.by_path[apart[0]].shares
+    why = "its maps are padded otherwise than those of the layer's other calls"
+    return (f"{apart[0]} has a copy of the tensors of {holder}, because {why}: training would change them apart",)
 
 
 def write_stock(folder: Path, opened: Opened, target: Target, library: str | None) -> Written:

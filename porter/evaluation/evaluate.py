@@ -236,8 +236,9 @@ def evaluate_several(
 
 def _parameters(port: Port) -> int:
     """How many numbers training changes: statistics of norms are none."""
-    tensors = tensor_shapes(port.graph).values()
-    return sum(math.prod(shape) for roles in tensors for role, shape in roles.items() if role not in ("mean", "variance"))
+    tensors = tensor_shapes(port.graph)
+    held = (tensors.get(path, {}) for path in port.graph.calls)
+    return sum(math.prod(shape) for roles in held for role, shape in roles.items() if role not in ("mean", "variance"))
 
 
 def _precision(precision: str, amp: str | None) -> Precision:

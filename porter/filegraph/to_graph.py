@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from keyword import iskeyword
 
 from porter.base.errors import GraphError, MappingError, MissingFramework
-from porter.filegraph.file_graph import FileGraph, Foreign, with_momentum
+from porter.filegraph.file_graph import FileGraph, Foreign, Stored, with_momentum
 from porter.filegraph.names import Names
-from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, shapes
+from porter.graph import INPUT, OF_LOGITS, Graph, Identity, Node, Op, Shape, is_call, shapes
 from porter.graph.bounds import MOST_IN_ALL, expect_bounded, numbers
 from porter.graph.walks import downstream
 
@@ -68,6 +68,7 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
         advice = error.next if None not in file.size else "build and save the model for images of one size"
         raise MappingError(f"the file's graph does not fit together: {error.message}", where=where, next=advice) from None
     names = {paths[node.name]: node.name for node in file.nodes}
+    graph = _with_calls(graph, {path: file.by_name[name].tensors for path, name in names.items()}, known)
     try:
         expect_bounded(graph, file.size)
     except GraphError as error:
@@ -83,6 +84,23 @@ def to_graph(file: FileGraph, keep_activation: bool = False) -> Translated:
     kept = tuple(node for node in graph.nodes if node.path not in (last.path, output))
     names = {path: name for path, name in names.items() if path not in (last.path, output)}
     return Translated(replace(graph, nodes=kept, output=logits), names, last.op_name)
+
+
+def _with_calls(graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], known: Mapping[str, Shape]) -> Graph:
+    """The graph, whose nodes say that they are calls of one layer where the file has the same tensors for them.
+
+    Args:
+        tensors, known: the file's tensors by role, and the shape, of every path.
+    """
+    layers: dict[frozenset[tuple[str, Stored]], list[Node]] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        alike = layers.setdefault(frozenset(tensors[node.path].items()), [])
+        holder = next((each for each in alike if is_call(node, each, known)), None)
+        if holder is None:
+            alike.append(node)
+        nodes.append(node if holder is None else replace(node, shares=holder.path))
+    return replace(graph, nodes=tuple(nodes))
 
 
 def expect_ops(file: FileGraph) -> None:

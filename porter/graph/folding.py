@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.base.errors import MappingError
-from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Node
+from porter.graph import BatchNorm, Conv, ConvTranspose, Dense, Graph, Node, with_own_tensors
 
 _Linear = Conv | ConvTranspose | Dense
 
@@ -35,7 +35,8 @@ class Folding:
 
 
 def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Folding:
-    """Folds every batch norm that is the only reader of a convolution or a dense layer.
+    """Folds every batch norm that is the only reader of a convolution or a dense layer. A layer that is called several times takes
+    a norm in only where one norm follows all of its calls.
 
     Kernels and biases that change are computed and returned in float64; the caller rounds them once. The readers of a folded norm
     then read the layer; everything else stays as it is.
@@ -43,7 +44,7 @@ def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Fold
     Raises:
         MappingError: a norm's variance plus epsilon is not above 0 in some channel, so it has no scale.
     """
-    folded = only_readers(graph)
+    folded = _same_for_all_calls(graph, only_readers(graph))
     norms = {norm: layer for layer, norm in folded.items()}
     nodes: list[Node] = []
     changed: dict[str, Mapping[str, Array]] = {path: roles for path, roles in tensors.items() if path not in norms}
@@ -55,9 +56,19 @@ def fold_norms(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> Fold
             norm = graph.by_path[folded[node.path]]
             changed[node.path] = _fold(op, tensors[node.path], norm, tensors[norm.path])
             op = replace(op, bias=True)
-        nodes.append(Node(node.path, op, tuple(norms.get(path, path) for path in node.inputs)))
+        nodes.append(replace(node, op=op, inputs=tuple(norms.get(path, path) for path in node.inputs)))
     output, *further = (norms.get(path, path) for path in graph.outputs)
-    return Folding(replace(graph, nodes=tuple(nodes), output=output, further=tuple(further)), changed, folded)
+    left = replace(graph, nodes=tuple(nodes), output=output, further=tuple(further))
+    return Folding(with_own_tensors(left), changed, folded)
+
+
+def _same_for_all_calls(graph: Graph, folded: Mapping[str, str]) -> dict[str, str]:
+    """Those of `folded` that are calls of layers to which every call would do the same."""
+    norms = {
+        holder: {graph.by_path[folded[call.path]].holder if call.path in folded else None for call in calls}
+        for holder, calls in graph.calls.items()
+    }
+    return {layer: norm for layer, norm in folded.items() if len(norms[graph.by_path[layer].holder]) == 1}
 
 
 def only_readers(graph: Graph) -> dict[str, str]:

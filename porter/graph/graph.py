@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -19,15 +19,28 @@ Argument = int | float | bool | str | tuple["Argument", ...] | None
 
 @dataclass(frozen=True)
 class Node:
-    """One step of a graph. `path` is unique, such as `stage2/unit1/conv2`; `inputs` are paths, or `input`."""
+    """One step of a graph.
+
+    Attributes:
+        path: unique, such as `stage2/unit1/conv2`.
+        inputs: paths, or `input`.
+        shares: the path of the node whose tensors it takes, which has the same op: both are calls of one layer. None where it has
+            its own.
+    """
 
     path: str
     op: Op
     inputs: tuple[str, ...]
+    shares: str | None = None
 
     @property
     def op_name(self) -> str:
         return self.op.name
+
+    @property
+    def holder(self) -> str:
+        """The path of the node that has its tensors: its own, or that of the first call of its layer."""
+        return self.shares or self.path
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,14 @@ class Graph:
         return {node.path: node for node in self.nodes}
 
     @cached_property
+    def calls(self) -> Mapping[str, tuple[Node, ...]]:
+        """The nodes that take the tensors of each holder, itself among them, by its path."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            found.setdefault(node.holder, []).append(node)
+        return {path: tuple(nodes) for path, nodes in found.items()}
+
+    @cached_property
     def open_shapes(self) -> Mapping[str, Shape]:
         """The shape of every path, inputs included, for an input of open size. Raises GraphError as `shapes`."""
         return shapes(self, (None, None))
@@ -161,7 +182,7 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
     """The shape of every path, inputs included, for a first input of `size` (rows, columns; None where unknown).
 
     Raises:
-        GraphError: an input or an output does not exist, or a node's inputs do not fit.
+        GraphError: an input or an output does not exist, a node's inputs do not fit, or it cannot share what it is said to.
     """
     known = input_shapes(graph, size)
     if len(known) <= len(graph.further_inputs):
@@ -182,11 +203,42 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
     for path in graph.outputs:
         if path not in graph.by_path:
             raise GraphError("the output is not a node", where=path)
+    for node in graph.nodes:
+        if node.shares is not None and not _is_shared(graph, node, known):
+            raise GraphError(f"'{node.shares}' is no layer that could be called here too", where=node.path)
     return known
 
 
+def _is_shared(graph: Graph, node: Node, known: Mapping[str, Shape]) -> bool:
+    holder = graph.by_path.get(node.shares or "")
+    return holder is not None and holder.shares is None and is_call(node, holder, known)
+
+
+def is_call(node: Node, holder: Node, known: Mapping[str, Shape]) -> bool:
+    """Whether a node can be another call of the layer that `holder` is: it has the same op, with tensors of the same shapes, of a
+    value of the same kind.
+
+    Args:
+        known: the shape of every path.
+    """
+    mine, its = known[node.inputs[0]], known[holder.inputs[0]]
+    tensors = node.op.tensors(channels_in(mine))
+    same = node.op == holder.op and type(mine) is type(its) and len(mine) == len(its) and channels_in(mine) == channels_in(its)
+    return same and bool(tensors) and ("value" not in tensors or mine == its)
+
+
+def with_own_tensors(graph: Graph, paths: Collection[str] = ()) -> Graph:
+    """The graph in which the nodes of `paths` have tensors of their own; of the other calls of a layer, the first one has them."""
+    firsts: dict[str, str] = {}
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        first = node.path if node.path in paths else firsts.setdefault(node.holder, node.path)
+        nodes.append(replace(node, shares=None if first == node.path else first))
+    return replace(graph, nodes=tuple(nodes))
+
+
 def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
-    """The canonical tensors of every node that has any: path to role to shape.
+    """The canonical tensors of every node that has any, also of those that share a layer's: path to role to shape.
 
     Roles are `kernel` and `bias`; `gamma`, `beta`, `mean` and `variance`; `alpha`; `value`, of a trained array.
     """

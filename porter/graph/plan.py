@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from porter.base.errors import GraphError, PaddingError
-from porter.graph.graph import Graph, Node, input_shapes, nonnegative_paths, shapes, site_of
+from porter.graph.graph import Graph, Node, input_shapes, nonnegative_paths, shapes, site_of, with_own_tensors
 from porter.graph.ops import Attention, Concat, Flatten, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
@@ -66,10 +66,17 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             realisations[node.path] = realise(site, (rows, columns), capabilities, node.inputs[0] in nonnegative)
         except PaddingError as error:
             raise PaddingError(error.message, where=node.path, next=error.next) from None
+    graph = with_own_tensors(graph, _padded_otherwise(graph, realisations))
     rows, columns = size
     if rows is None or columns is None or (fixed is None and all(found.every_size for found in realisations.values())):
         return Plan(graph, realisations, None)
     return Plan(graph, realisations, (rows, columns))
+
+
+def _padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> set[str]:
+    """The calls of layers that the destination says as another layer than the first call, because they pad maps of another size."""
+    own = {path: (found.native, found.skipped) for path, found in realisations.items()}
+    return {node.path for node in graph.nodes if own.get(node.path) != own.get(node.holder)}
 
 
 def _fixed(graph: Graph, capabilities: Capabilities) -> Node | None:

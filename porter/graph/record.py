@@ -17,7 +17,9 @@ from porter.padding import LOWEST
 def to_record(graph: Graph) -> dict[str, Any]:
     """The graph as plain JSON values, for port.json."""
     nodes = [
-        {"path": node.path, "op": node.op_name, "inputs": list(node.inputs), **_jsonable(asdict(node.op))}  # type: ignore[call-overload]
+        {"path": node.path, "op": node.op_name, "inputs": list(node.inputs)}
+        | ({"shares": node.shares} if node.shares is not None else {})
+        | _jsonable(asdict(node.op))  # type: ignore[call-overload]
         for node in graph.nodes
     ]
     scopes = [{"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))} for scope in graph.scopes]
@@ -70,13 +72,14 @@ def _node(value: object) -> Node:
     if kind is None:
         raise ValueError(f"expected a node with an op that porter has, got {short(value)}")
     # A port of an older porter lacks the attributes that are new since.
-    entry = _object({**_jsonable(defaults(kind)), **entry}, {"path", "op", "inputs", *attributes(kind)})
+    entry = _object({"shares": None, **_jsonable(defaults(kind)), **entry}, {"path", "op", "inputs", "shares", *attributes(kind)})
     path = _path(entry["path"])
     try:
         op = kind(**{name: each.read(entry[name]) for name, each in attributes(kind).items()})
     except (ValueError, PaddingError) as error:
         raise ValueError(f"{path}: {error}") from None
-    return Node(path, op, tuple(_path(source) for source in _array(entry["inputs"])))
+    shares = None if entry["shares"] is None else _path(entry["shares"])
+    return Node(path, op, tuple(_path(source) for source in _array(entry["inputs"])), shares)
 
 
 def _further_input(value: object) -> FurtherInput:

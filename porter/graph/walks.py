@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from porter.base.errors import GraphError
 
+_Name = TypeVar("_Name", str, int)
 Inputs = Callable[[str], Iterable[str]]
 """The names that a node reads."""
 
@@ -31,14 +33,14 @@ def downstream(order: Iterable[str], inputs: Inputs, sources: Iterable[str]) -> 
     return found
 
 
-def in_order(ends: Iterable[str], inputs: Inputs) -> list[str]:
+def in_order(ends: Iterable[_Name], inputs: Callable[[_Name], Iterable[_Name]]) -> list[_Name]:
     """What `ends` are computed from, and `ends`: each after its inputs, which come in the order in which they are read.
 
     Raises:
         GraphError: a node is computed from itself; `where` is its name.
     """
-    done: dict[str, None] = {}
-    opened: set[str] = set()
+    done: dict[_Name, None] = {}
+    opened: set[_Name] = set()
     waiting = list(reversed(list(ends)))
     while waiting:
         name = waiting[-1]
@@ -47,7 +49,7 @@ def in_order(ends: Iterable[str], inputs: Inputs) -> list[str]:
             done[name] = None
             opened.discard(waiting.pop())
         elif name in opened:
-            raise GraphError("the graph runs in a loop through it", where=name)
+            raise GraphError("the graph runs in a loop through it", where=str(name))
         else:
             opened.add(name)
             waiting += reversed(missing)

@@ -45,7 +45,7 @@ def open_port(port: Port, member: Member | None) -> Opened:
     tensors = port.tensors()
     for path, seen in record.batches.items():
         tensors.get(path, {})["batches"] = np.array(seen, np.int64)
-    used = {f"{path}:{role}": f"{path}:{role}" for path, roles in tensors.items() for role in roles}
+    used = {f"{path}:{role}": f"{path}:{role}" for path in port.graph.calls for role in tensors.get(path, {})}
     return Opened(
         member=member,
         framework=member.zoo.framework if member else record.framework,
@@ -147,7 +147,8 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
     Raises:
         MappingError, FileError: as `read_tensors`.
     """
-    file, used = checkpoint.graph, {name: f"{path}:{role}" for (path, role), name in fit.tensors.items()}
+    file, holders = checkpoint.graph, {node.path: node.holder for node in fit.graph.nodes}
+    used = {name: f"{holders[path]}:{role}" for (path, role), name in fit.tensors.items()}
     return Opened(
         graph=fit.graph,
         tensors=read_tensors(fit, checkpoint, dialect),
@@ -179,10 +180,11 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
 
 
 def _of_several(fit: Fit) -> tuple[str, ...]:
-    """A note on tensors that several layers have, such as those of a layer that is called twice."""
+    """A note on tensors that several layers of the port have for themselves, because they are not calls of one layer."""
     paths: dict[str, list[str]] = {}
     for (path, _), name in fit.tensors.items():
-        paths.setdefault(name, []).append(path)
+        if fit.graph.by_path[path].shares is None:
+            paths.setdefault(name, []).append(path)
     shared = {name: each for name, each in paths.items() if len(each) > 1}
     if not shared:
         return ()

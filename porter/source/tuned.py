@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
@@ -144,6 +145,8 @@ def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matche
     left = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
     found, ignored, missing = dict[Place, str](), dict[str, str](), list[str]()
     for (path, role), names in keys.items():
+        if graph.by_path[path].shares is not None:
+            continue
         node, name = graph.by_path[path], next((name for name in names if name in left), None)
         needed = role in node.op.tensors(channels_of(graph)[node.inputs[0]])
         if name is None:
@@ -154,6 +157,8 @@ def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matche
             found[path, role] = name
         else:
             ignored[name] = f"it is {_NORMS[role][1]}, and the port's graph has no {role} there"
+    shared = {(path, role): (graph.by_path[path].holder, role) for path, role in keys}
+    found = {place: found[holder] for place, holder in shared.items() if holder in found}
     return _Matched(framework, found, ignored, tuple(missing), tuple(left))
 
 
@@ -215,13 +220,14 @@ def _facts(port: Port, rows: int) -> Facts:
 
 
 def _taps(port: Port, checkpoint: Checkpoint, matched: _Matched) -> dict[str, str]:
-    """By path, the names under which the file's own graph shows values: those of layers with the same tensors, and the outputs.
-    Empty if the file has none.
+    """By path, the names under which the file's own graph shows values: those of layers with the same tensors that are called once,
+    and the outputs. Empty if the file has none.
     """
     file = checkpoint.graph
     if file is None:
         return {}
-    shown = {stored.name: node.tap for node in file.nodes for stored in node.tensors.values()}
+    held = Counter(stored.name for node in file.nodes for stored in node.tensors.values())
+    shown = {stored.name: node.tap for node in file.nodes for stored in node.tensors.values() if held[stored.name] == 1}
     taps = {path: tap for (path, _), name in matched.tensors.items() if (tap := shown.get(name)) is not None}
     found, _ = translation(checkpoint, Wishes(size=port.record.input.native_size))
     ends = [file.by_name[found.names[path]].tap for path in found.graph.outputs]

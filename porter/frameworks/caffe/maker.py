@@ -84,9 +84,16 @@ class LayerMaker(Maker):
         said = " ".join(_said(key, value) for key, value in stated.items())
         parameters = f"{_PARAMETERS.get(kind, f'{kind.lower()}_param')} {{ {said} }}" if said else ""
         held = {f"{name}/{place}": blob for place, blob in enumerate(blobs)}
-        self.layers.append(Layer(words, parameters, tuple(held)))
+        self.layers.append(Layer(words, " ".join([*self._shared(kind, blobs), parameters]).strip(), tuple(held)))
         self.held |= held
         return name
+
+    def _shared(self, kind: str, blobs: Sequence[Held]) -> list[str]:
+        """Names for the blobs of a layer that is one of several calls: Caffe has those of one name once as it trains."""
+        paths = [self.graph.by_path[blob.path].holder for blob in blobs if isinstance(blob, Trained)]
+        if not paths or len(self.graph.calls[paths[0]]) == 1:
+            return []
+        return [f'param {{ name: "{self.values[paths[0]]}/{kind}/{place}" }}' for place in range(len(blobs))]
 
     def trained(self, path: str, *roles: str) -> list[Trained]:
         """The tensors of a path of these roles, without those that it lacks."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from porter.base.dtypes import Array
@@ -30,6 +31,7 @@ class SymbolMaker(Maker):
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan)
         self.states, self.nodes, self._places = set[str](), list[dict[str, Any]](), dict[str, int]()
+        self._trained: dict[Trained, str] = {}
         taken = self.graph.axes or (self.graph.channels, *self.size)
         self.node("null", self.values[INPUT], __shape__=(0, *(axis or 0 for axis in taken)))
 
@@ -60,8 +62,14 @@ class SymbolMaker(Maker):
         return self._places[self.values.get(source, source)]
 
     def variable(self, name: str, held: Held, *, state: bool = False) -> str:
-        """Adds a variable and returns its name."""
+        """Adds a variable and returns its name: of a tensor that has one, this."""
+        if isinstance(held, Trained):
+            held = replace(held, path=self.graph.by_path[held.path].holder)
+            if held in self._trained:
+                return self._trained[held]
         name = self.name(name)
+        if isinstance(held, Trained):
+            self._trained[held] = name
         self.held[name] = held
         self.states |= {name} if state else set()
         return self.node("null", name)

@@ -290,4 +290,4 @@ def _read_back(net: Maker, stored: Mapping[str, Array]) -> dict[str, dict[str, A
             if np.count_nonzero(cut) != np.count_nonzero(array):
                 raise MappingError(f"expected a kernel amid zeros {held.amid}, got other numbers around it", where=name)
         found.setdefault(held.path, {})[held.role] = cut.reshape(net.tensors[held.path][held.role])
-    return {path: {role: found[path][role] for role in roles} for path, roles in net.tensors.items()}
+    return {path: {role: found[net.graph.by_path[path].holder][role] for role in roles} for path, roles in net.tensors.items()}

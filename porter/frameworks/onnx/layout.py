@@ -46,12 +46,15 @@ _NAMES = {
 
 
 def tensor_names(graph: Graph) -> dict[str, dict[str, str]]:
-    """The names of all tensors that the file of a graph stores, by path and role. They differ from each other and from all paths.
+    """The names of all tensors that the file of a graph stores, by path and role. They differ from each other and from all
+    paths; the calls of one layer have the same ones.
 
     BatchNormalization takes gamma and beta, and LayerNormalization gamma, so these are listed where the graph lacks them too.
     """
     free = Names({*graph.inputs, *graph.by_path})
-    return {path: {role: free.take(f"{path}.{_NAMES[role]}") for role in roles} for path, roles in _stored_roles(graph).items()}
+    stored = _stored_roles(graph)
+    held = {path: {role: free.take(f"{path}.{_NAMES[role]}") for role in stored[path]} for path in graph.calls if path in stored}
+    return {path: held[graph.by_path[path].holder] for path in stored}
 
 
 def fillings(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> dict[str, int]:

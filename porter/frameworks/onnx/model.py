@@ -106,7 +106,7 @@ def _stored(
     """The tensors by their names in the file, in its number type; in double precision as they are (`run_model`)."""
     wanted, filled, formed = tensor_shapes(plan.graph), fillings(plan.graph, tensors), stored_shapes(plan.graph)
     found: dict[str, Array] = {}
-    for path, roles in names.items():
+    for path, roles in ((path, names[path]) for path in plan.graph.calls if path in names):
         for role, name in roles.items():
             shape = formed[path][role]
             if name in filled:

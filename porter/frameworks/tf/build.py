@@ -62,12 +62,14 @@ class _Caller:
 
     def __init__(self, statement: Statement) -> None:
         self.results: list[Any] = []
+        self._layers: dict[str, Any] = {}
         self._statement = statement
         self._initializers: list[tuple[Any, str, Any]] = []
 
     def call(self, call: Call) -> None:
-        made = self._made(call)
-        weights = self._statement.weights.get(call.name, {}) if call.is_layer else {}
+        is_first = call.name not in self._layers
+        made = self._layers[call.name] = self._made(call) if is_first else self._layers[call.name]
+        weights = self._statement.weights.get(call.name, {}) if call.is_layer and is_first else {}
         late = {variable: array for variable, array in weights.items() if not self._begins_with(made, call, variable, array)}
         arguments, options = self._filled(call.arguments), {key: self._filled(value) for key, value in call.options.items()}
         self.results.append(made.output if call.kind == "InputLayer" else made(*arguments, **options))

@@ -8,7 +8,7 @@ since Keras 3.11; without it Keras would number them, and give them names that l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ def model_config(statement: Statement) -> dict[str, Any]:
     config = {
         "name": MODEL_NAME,
         "trainable": True,
-        "layers": [_layer(statement, call) for call in statement.ordered],
+        "layers": [_layer(statement, calls) for calls in statement.ordered],
         "input_layers": inputs if len(inputs) > 1 else inputs[0],
         "output_layers": outputs if statement.several else outputs[0],
     }
@@ -36,16 +36,21 @@ def model_config(statement: Statement) -> dict[str, Any]:
 
 def _place(statement: Statement, symbol: Symbol) -> list[Any]:
     """Where a value comes from: the name of its layer, which call of it, and which of its values."""
-    return [statement.calls[symbol.call].name, 0, 0]
+    return [*statement.place(symbol), 0]
 
 
-def _layer(statement: Statement, call: Call) -> dict[str, Any]:
+def _layer(statement: Statement, calls: Sequence[Call]) -> dict[str, Any]:
+    """A layer or an operation, with all of its calls."""
+    call = calls[0]
     config = {"name": call.name, **{key: _said(statement, value) for key, value in call.config.items()}}
     if call.is_layer and call.kind != "InputLayer":
         named = call.kind == "SpatialDropout2D"  # whose own get_config says the type by its name
         config["dtype"] = statement.dtype if named else _named("keras", "DTypePolicy", {"name": statement.dtype})
-    arguments, options = _said(statement, call.arguments), {key: _said(statement, value) for key, value in call.options.items()}
-    nodes = [{"args": arguments, "kwargs": options}] if call.inputs else []
+    nodes = [
+        {"args": _said(statement, each.arguments), "kwargs": {key: _said(statement, value) for key, value in each.options.items()}}
+        for each in calls
+        if each.inputs
+    ]
     registered = None if call.is_layer else call.kind
     return {**_named(call.module, call.kind, config, registered), "name": call.name, "inbound_nodes": nodes}
 

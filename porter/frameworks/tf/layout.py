@@ -233,24 +233,25 @@ def _listed(names: Collection[str], most: int = 5) -> str:
 
 
 def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
-    """The Keras layer name of every node: its name in `layers` if it has one, otherwise its path, with `_` for `/`.
+    """The Keras layer name of every node, which is its holder's: the name in `layers` if there is one, otherwise the path, with `_`
+    for `/`.
 
     Raises:
         MappingError: `layers` gives two nodes the same name.
     """
     names: dict[str, str] = {}
     free = Names()
-    for node in graph.nodes:
-        if node.path in layers:
-            whole, half = _halved(layers[node.path])
+    for path in graph.calls:
+        if path in layers:
+            whole, half = _halved(layers[path])
             name = "_".join([*whole.split("/"), *half.split("_")[:1]]) if half else whole.replace("/", "_")
             if name in free.taken:
-                raise MappingError(f"two nodes have the layer name '{name}'", where=node.path)
-            names[node.path] = free.take(name)
-    for node in graph.nodes:
-        if node.path not in layers:
-            names[node.path] = free.take(node.path.replace("/", "_"))
-    return names
+                raise MappingError(f"two nodes have the layer name '{name}'", where=path)
+            names[path] = free.take(name)
+    for path in graph.calls:
+        if path not in layers:
+            names[path] = free.take(path.replace("/", "_"))
+    return {node.path: names[node.holder] for node in graph.nodes}
 
 
 def port_keys(graph: Graph, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:

@@ -42,10 +42,10 @@ def state_model(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: 
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]
         values[node.path] = _apply(maker, plan, node, names[node.path], inputs)
-        if node.path in shapes:
+        if node.path in shapes and node.shares is None:
             weights[names[node.path]] = _variables(graph, node, tensors[node.path], shapes[node.path], inputs[0])
     statement = Statement(dtype, tuple(maker.calls), values, graph.inputs, graph.outputs, bool(graph.further), weights)
-    led = {call.name for call in statement.ordered}
+    led = {calls[0].name for calls in statement.ordered}
     for path in shapes:
         if names[path] not in led:
             raise GraphError("its weights do not lead to the output", where=path)

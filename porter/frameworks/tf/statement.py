@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import GraphError
+from porter.graph.walks import in_order
 
 Shape: TypeAlias = tuple[int | None, ...]
 """Sizes, batch first; None where they are open."""
@@ -48,7 +49,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Call:
-    """A layer or an operation, which is called once.
+    """A call of a layer or an operation. Calls of one name are of one layer; an operation is called once.
 
     Attributes:
         module, kind: its class, by the module that Keras writes beside it.
@@ -105,18 +106,36 @@ class Statement:
     weights: Mapping[str, Mapping[str, Array]]
 
     @cached_property
-    def ordered(self) -> tuple[Call, ...]:
-        """The calls that lead to an output, in the order of `model.operations`.
+    def ordered(self) -> tuple[tuple[Call, ...], ...]:
+        """The calls that lead to an output, those of one layer together, in the order of `model.operations`.
 
         The order is by falling depth, which is the longest way to an output, and within a depth by the first visit of a search from
-        the outputs, inputs from first to last (keras/src/ops/function.py, `map_graph`).
+        the outputs, inputs from first to last. A call is as deep as the deepest call of its layer that the search left after it
+        (keras/src/ops/function.py, `map_graph`).
         """
-        visits, depths = list(self._visits), dict.fromkeys(self._visits, 0)
-        places = {place: order for order, place in enumerate(visits)}
-        for place in sorted(visits, reverse=True):
+        visits, depths, deepest = list(self._visits), dict.fromkeys(self._visits, 0), dict[str, int]()
+        ended = in_order((self.values[path].call for path in self.outputs), lambda place: self.calls[place].inputs)
+        for place in reversed(ended):
+            name = self.calls[place].name
+            depths[place] = deepest[name] = max(depths[place], deepest.get(name, 0))
             for source in self.calls[place].inputs:
                 depths[source] = max(depths[source], depths[place] + 1)
-        return tuple(self.calls[place] for place in sorted(visits, key=lambda place: (-depths[place], places[place])))
+        names = dict.fromkeys(self.calls[place].name for place in visits)
+        return tuple(self._calls[name] for name in sorted(names, key=lambda name: -deepest[name]))
+
+    @cached_property
+    def _calls(self) -> Mapping[str, tuple[Call, ...]]:
+        """By name, the calls that lead to an output, in order."""
+        found: dict[str, tuple[Call, ...]] = {}
+        for place in sorted(self._visits):
+            call = self.calls[place]
+            found[call.name] = (*found.get(call.name, ()), call)
+        return found
+
+    def place(self, symbol: Symbol) -> tuple[str, int]:
+        """Where a value comes from: the name of its layer, and which of the layer's calls gives it."""
+        name = self.calls[symbol.call].name
+        return name, next(number for number, call in enumerate(self._calls[name]) if call.value == symbol)
 
     @cached_property
     def _visits(self) -> Mapping[int, int]:

@@ -30,7 +30,7 @@ def write_weights(path: Path, statement: Statement) -> None:
     counts: Counter[str] = Counter()
     with _Unfailing(path) as place, h5py.File(place, "w") as file:
         file.create_group("vars").attrs["name"] = MODEL_NAME
-        for call in statement.ordered:
+        for call, *_ in statement.ordered:
             if not call.is_layer:
                 continue
             kind = snake_case(call.kind)

@@ -50,7 +50,8 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
     names = layer_names(plan.graph, layers)
     found: dict[str, dict[str, Array]] = {}
     missing: list[str] = []
-    for node_path in tensor_shapes(plan.graph):
+    held = tensor_shapes(plan.graph)
+    for node_path in filter(held.__contains__, plan.graph.calls):
         node = plan.graph.by_path[node_path]
         found[node_path] = {}
         for role, spellings in tensor_names(plan.graph, node, names[node_path]).items():
@@ -60,4 +61,4 @@ def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, 
             else:
                 found[node_path][role] = to_canonical(plan.graph, node, role, unused.pop(name))
     expect_cover(missing, unused, where=str(path))
-    return found
+    return {node_path: found[plan.graph.by_path[node_path].holder] for node_path in held}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -35,6 +36,17 @@ class Function(nn.Module):
         return self.function(*inputs)
 
 
+class Again(nn.Module):
+    """Another call of a module, so that the value of each call can be read where it is. It has no tensors of its own."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self._called = (module,)  # within a tuple it is no submodule
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self._called[0].forward(*inputs)  # whose hooks see the first call only
+
+
 def _joined(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[..., torch.Tensor]:
     """A function of two values applied to many, from left to right."""
     return lambda *inputs: reduce(function, inputs)
@@ -62,8 +74,10 @@ class GraphModule(nn.Module):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         steps = make_steps(plan)
-        for step in sorted(steps, key=lambda step: step.path):  # each node before those below its path
-            _add_module(self, step.path, _make_module(step.layer))
+        modules = {step.path: _make_module(step.layer) for step in steps if step.shares is None}
+        modules |= {step.path: Again(modules[step.shares]) for step in steps if step.shares is not None}
+        for path in sorted(modules):  # each node before those below its path
+            _add_module(self, path, modules[path])
         last_use = {path: index for index, step in enumerate(steps) for path in step.inputs}
         self.only_size, self.fixed_by_pads = plan.only_size, plan.fixed_by_pads
         self.outputs, self.graph = plan.graph.outputs, plan.graph

@@ -103,11 +103,11 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 
 def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """The state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its path with dots.
+    """The state_dict keys of a node in a port, by role. Its module is that of `layers`, otherwise its holder's path with dots.
 
     A norm of torch's has both weight and bias or neither, so both are listed when the node has one of them.
     """
-    layer = (layers or {}).get(node.path, module_name(node.path))
+    layer = (layers or {}).get(node.path, module_name(node.holder))
     roles = _roles(node.op)
     if isinstance(node.op, BatchNorm | LayerNorm | GroupNorm) and not roles.isdisjoint(_TRAINED):
         roles |= _TRAINED.keys()

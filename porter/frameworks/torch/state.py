@@ -22,7 +22,7 @@ def state_arrays(graph: Graph, tensors: Mapping[str, Mapping[str, Array]]) -> di
     """
     shapes, channels, fills = tensor_shapes(graph), channels_of(graph), fillings(graph, tensors)
     state: dict[str, Array] = {}
-    for node in graph.nodes:
+    for node in map(graph.by_path.__getitem__, graph.calls):
         found = tensors.get(node.path, {})
         for role, key in state_keys(node).items():
             expected = shapes[node.path].get(role)

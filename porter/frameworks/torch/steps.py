@@ -20,11 +20,16 @@ _FORGOTTEN = frozenset(
 
 @dataclass(frozen=True)
 class Step:
-    """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by `_pad`."""
+    """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by `_pad`.
+
+    Attributes:
+        shares: the path of the step whose module is called here too.
+    """
 
     path: str
     layer: Layer
     inputs: tuple[str, ...]
+    shares: str | None = None
 
 
 def make_steps(plan: Plan) -> tuple[Step, ...]:
@@ -51,7 +56,7 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
                 pad = _free(f"{node.path}_pad", taken)
                 steps.append(Step(pad, _pad_layer(realisation.front, node.op.site, why), inputs))
                 inputs = (pad,)
-        steps.append(Step(node.path, layer, inputs))
+        steps.append(Step(node.path, layer, inputs, node.shares))
     return _in_place([_noted(step, plan.notes) for step in steps], plan.graph.outputs)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from porter.graph.blocks import words
+from porter.graph.blocks.calls import named_as_first
 from porter.graph.blocks.kinds import with_blocks
 from porter.graph.blocks.modules import has_modules, modules
 from porter.graph.blocks.outline import Group, Leaf, distinct, outline
 from porter.graph.blocks.rows import paired, renumbered
-from porter.graph.graph import Graph, Node, Scope, tensor_shapes
+from porter.graph.graph import Graph, Node, Scope, tensor_shapes, with_own_tensors
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,12 @@ def find_blocks(graph: Graph, names: Mapping[str, str]) -> Found:
     Args:
         names: what the layers are called, by path.
     """
-    spoken = words.spoken(names)
-    root = with_blocks(modules(graph, spoken)) if has_modules(spoken) else _by_names(graph, spoken)
+    called = named_as_first(graph, names)
+    spoken, again = words.spoken(called), sum(called[path] != name for path, name in names.items())
+    root = with_blocks(modules(graph, spoken)) if has_modules(spoken) or 3 * again > len(names) else _by_names(graph, spoken)
     placed = list(_placed(root, ""))
     ordered = replace(graph, nodes=tuple(node for _, node in placed))
-    found = renamed(ordered, {node.path: path for path, node in placed})
+    found = renamed(with_own_tensors(ordered), {node.path: path for path, node in placed})
     return Found(replace(found, scopes=tuple(_scopes(root, ""))), {path: node.path for path, node in placed})
 
 
@@ -62,7 +64,10 @@ def renamed(graph: Graph, paths: Mapping[str, str]) -> Graph:
     def new(path: str) -> str:
         return paths.get(path, path)
 
-    nodes = tuple(replace(node, path=new(node.path), inputs=tuple(map(new, node.inputs))) for node in graph.nodes)
+    nodes = tuple(
+        replace(node, path=new(node.path), inputs=tuple(map(new, node.inputs)), shares=node.shares and new(node.shares))
+        for node in graph.nodes
+    )
     return replace(graph, nodes=nodes, output=new(graph.output), further=tuple(map(new, graph.further)), scopes=())
 
 

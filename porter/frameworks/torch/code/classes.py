@@ -123,8 +123,9 @@ class _Writer:
         inside = {name: run for run in root_runs for name in run.names}
         containers: set[str] = set()
         for part in _owners_first(template.parts):
-            self._containers(part.name, containers)
             run = inside.get(part.name)
+            if part.again is None:
+                self._containers(part.name, containers)
             if run is None:
                 self._part(part, single)
             elif run.names[0] == part.name:
@@ -157,6 +158,8 @@ class _Writer:
         self.body.append(f"{INDENT * 2}self.{flag} = {self.arguments.condition(here, flag)}")
 
     def _part(self, part: TemplatePart, single: bool) -> None:
+        if part.again is not None:
+            return
         everywhere = len(part.at) == self.template.uses
         functions = [alternative for alternative in part.alternatives if alternative.kind in FUNCTIONS]
         if functions:
@@ -266,7 +269,7 @@ def _norms(body: Body, place: tuple[str | None, ...]) -> Iterator[tuple[Layer, t
         if isinstance(part.content, Layer):
             if part.content.kind in NORMS:
                 yield part.content, (*place, part.name)
-        else:
+        elif isinstance(part.content, Body):
             block = part.content.block
             yield from _norms(part.content, (*place, part.name) if block is None else (block,))
 

@@ -71,7 +71,7 @@ class Forward:
                 variable = self._fresh(part, live)
             nests = pending is not None and _is_module(part) and len(part.inputs) == 1 and part.inputs[0].other is None
             if nests and pending is not None and variables[source] == pending[0] == variable and pending[2] < _NESTED:
-                nested = call(f"self.{part.name}", pending[1])
+                nested = call(f"self.{part.again or part.name}", pending[1])
                 if len(f"        return {flat(nested)}") <= WIDTH:
                     pending = variable, nested, pending[2] + 1
                     variables[part.name] = variable
@@ -121,7 +121,7 @@ class Forward:
         inputs = [self._edge(edge, (part.name, number), variables) for number, edge in enumerate(part.inputs)]
         function = _function(part)
         if function is None:
-            return call(f"self.{part.name}", *inputs)
+            return call(f"self.{part.again or part.name}", *inputs)
         joined = _applied(function, inputs)
         flag = self.flags.get((part.name, None))
         return joined if flag is None else Choice(joined, f"self.{flag}", inputs[part.through or 0])

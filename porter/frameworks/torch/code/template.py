@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from porter.frameworks.torch.code.tree import Body, Part
+from porter.frameworks.torch.code.tree import Again, Body, Part
 from porter.frameworks.torch.spellings import FUNCTIONS, Layer
 from porter.graph.blocks.arguments import Value
 from porter.graph.blocks.kinds import Unlike, merged
@@ -42,12 +42,17 @@ class Edge:
 
 @dataclass(frozen=True)
 class TemplatePart:
-    """A part over all uses. In the uses that lack it, its value is that of the input number `through`."""
+    """A part over all uses. In the uses that lack it, its value is that of the input number `through`.
+
+    Attributes:
+        again: the part that it is another call of. No use lacks it then, and it has no alternatives.
+    """
 
     name: str
     alternatives: tuple[Alternative, ...]
     inputs: tuple[Edge, ...]
     through: int | None
+    again: str | None = None
 
     @property
     def at(self) -> frozenset[int]:
@@ -89,12 +94,22 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
     parts = []
     for name in order:
         here = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
-        parts.append((name, _alternatives(here, classes)))
+        parts.append((name, _again(here, len(bodies)), _alternatives(here, classes)))
         flow.add(name, here)
     outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
     ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
-    found = tuple(TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name)) for name, alternatives in parts)
+    found = tuple(
+        TemplatePart(name, alternatives, flow.edges[name], flow.through.get(name), again) for name, again, alternatives in parts
+    )
     return Template(found, ends, len(bodies), variables)
+
+
+def _again(parts: Mapping[int, Part], uses: int) -> str | None:
+    """The part that `parts` are another call of, in each of the uses."""
+    found = {part.content.part if isinstance(part.content, Again) else None for part in parts.values()}
+    if found != {None} and (len(found) > 1 or len(parts) < uses):
+        raise Unlike
+    return found.pop()
 
 
 def signature(body: Body, classes: ClassUses) -> tuple[object, ...]:
@@ -117,6 +132,8 @@ def _kind(part: Part, classes: ClassUses) -> str:
     content = part.content
     if isinstance(content, Layer):
         return content.kind
+    if isinstance(content, Again):
+        return f"{content.part} again"
     return CHAIN if content.block is None else classes[content.path].name
 
 
@@ -147,6 +164,8 @@ def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses) -> Al
     values: dict[str, dict[int, Value]] = {}
     for use, part in parts.items():
         content = part.content
+        if isinstance(content, Again):
+            continue
         given = content.arguments if isinstance(content, Layer) else classes[content.path].arguments
         for slot, value in given.items():
             values.setdefault(slot, {})[use] = value

@@ -33,14 +33,21 @@ _OF_MODULES = (
 
 
 @dataclass(frozen=True)
+class Again:
+    """Another call of a part, by its name; by its path, while names are not known."""
+
+    part: str
+
+
+@dataclass(frozen=True)
 class Part:
-    """A member of a module: a layer or a nested module, and the names of the parts that feed it.
+    """A member of a module: a layer, a nested module or another call of one of both, and the names of the parts that feed it.
 
     If its container is not a module, its name begins with the container's: `stem.conv`.
     """
 
     name: str
-    content: Layer | Body
+    content: Layer | Body | Again
     inputs: tuple[str, ...]
 
 
@@ -76,7 +83,8 @@ class Body:
 
 
 def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
-    """The whole model. A container with several inputs or outputs is not a module: its members become its parent's.
+    """The whole model. A container with several inputs or outputs is not a module: its members become its parent's. So do those of
+    which one is called elsewhere too, unless the whole container is.
 
     Raises:
         GraphError: part of a path is no Python name, or a name that nn.Module has already.
@@ -109,7 +117,7 @@ def _without_reshapes(graph: Graph, steps: Sequence[Step]) -> list[Step]:
     }
     kept = {pool: Layer(GLOBAL_POOLS[by_path[pool].layer.kind], {"output_size": 1}) for pool in pools.values()}
     return [
-        Step(step.path, kept.get(step.path, step.layer), tuple(pools.get(path, path) for path in step.inputs))
+        replace(step, layer=kept.get(step.path, step.layer), inputs=tuple(pools.get(path, path) for path in step.inputs))
         for step in steps
         if step.path not in pools
     ]
@@ -117,10 +125,11 @@ def _without_reshapes(graph: Graph, steps: Sequence[Step]) -> list[Step]:
 
 @dataclass(frozen=True)
 class _Placed:
-    """A part whose inputs are still paths, with the place of its first step in the graph."""
+    """A part whose inputs are still paths, with its own path and the place of its first step in the graph."""
 
     name: str
-    content: Layer | Body
+    path: str
+    content: Layer | Body | Again
     inputs: tuple[str, ...]
     output: str
     place: int
@@ -132,6 +141,10 @@ class _Nesting:
         self.single = _in_one_place(self.scopes)
         self.arguments = {path: f"{_ARGUMENT}{name}" for path, name in _further(graph).items()}
         self.places = {step.path: place for place, step in enumerate(steps)}
+        self.steps = {step.path: step for step in steps}
+        groups = [tuple(call.path for call in calls) for calls in graph.calls.values() if len(calls) > 1]
+        self.calls = {path: group for group in groups for path in group}
+        """By path, the calls of the layer that is called there, if there are several."""
         self.readers: dict[str, set[str]] = {path: {""} for path in graph.outputs}
         for step in steps:
             for source in step.inputs:
@@ -140,7 +153,15 @@ class _Nesting:
     def body(self, prefix: str, steps: list[Step], source: str, outputs: Sequence[str]) -> Body:
         placed = self._placed(prefix, steps)
         names = {**self.arguments, source: ENTRY, **{part.output: part.name for part in placed}}
-        parts = tuple(Part(part.name, part.content, tuple(names[path] for path in part.inputs)) for part in placed)
+        called = {part.path: part.name for part in placed}
+        parts = tuple(
+            Part(
+                part.name,
+                Again(called[part.content.part]) if isinstance(part.content, Again) else part.content,
+                tuple(names[path] for path in part.inputs),
+            )
+            for part in placed
+        )
         return Body(prefix.rstrip("/"), source, parts, tuple(names[path] for path in outputs))
 
     def _placed(self, prefix: str, steps: list[Step]) -> list[_Placed]:
@@ -152,7 +173,9 @@ class _Nesting:
             path = prefix + name
             itself = [step for step in members if step.path == path]
             inside = [step for step in members if step.path != path]
-            found += [_Placed(name, step.layer, step.inputs, path, self.places[path]) for step in itself]
+            for step in itself:
+                content = step.layer if step.shares is None else Again(step.shares)
+                found.append(_Placed(name, path, content, step.inputs, path, self.places[path]))
             module = None if itself or not inside else self._module(path, inside)
             if module is not None:
                 found.append(replace(module, name=name))
@@ -167,7 +190,13 @@ class _Nesting:
         if len(sources) != 1 or len(outputs) != 1:
             return None
         source, output = *sources, *outputs
-        body, place = self.body(f"{path}/", steps, source, outputs), min(self.places[inner] for inner in within)
+        place, called = min(self.places[inner] for inner in within), self._called(path, steps)
+        if called is None:
+            return None
+        if called != path:
+            first = self._module(called, [step for inner, step in self.steps.items() if inner.startswith(f"{called}/")])
+            return first and _Placed("", path, Again(called), (source,), output, place)
+        body = self.body(f"{path}/", steps, source, outputs)
         scope, chain = self.scopes.get(path), _is_chain(body)
         if scope is not None and not _is_row(body) and not (chain and scope.block in self.single):
             body = replace(body, block=scope.block, arguments=scope.arguments)
@@ -175,8 +204,43 @@ class _Nesting:
             return None
         elif len(body.parts) == 1 and _has_no_tensors(body.parts[0].content):
             part = body.parts[0]
-            return _Placed("", part.content, (source,), output, place)
-        return _Placed("", body, (source,), output, place)
+            return _Placed("", path, part.content, (source,), output, place)
+        return _Placed("", path, body, (source,), output, place)
+
+    def _called(self, path: str, steps: Sequence[Step]) -> str | None:
+        """The container whose module `steps`, those of the container `path`, are a call of: its own where none of its layers is
+        called elsewhere; None where only parts of it are.
+        """
+        within = {step.path for step in steps}
+        groups = [self.calls[inner] for inner in within if inner in self.calls]
+        apart = {other for group in groups for other in group} - within
+        if not apart:
+            return path
+        names = [inner.removeprefix(path) for inner in within]
+        containers = {path, *(other.removesuffix(name) for other in apart for name in names if other.endswith(name))}
+        for group in groups:
+            own = {inner.removeprefix(path) for inner in within.intersection(group)}
+            if set(group) != {around + name for around in containers for name in own}:
+                return None
+        flow, holders = self._flow(path), {self.steps[inner].shares or inner for group in groups for inner in group}
+        if any(self._flow(around) != flow for around in containers):
+            return None
+        first = [around for around in containers if all(holder.startswith(f"{around}/") for holder in holders)]
+        return first[0] if first else None
+
+    def _flow(self, around: str) -> object:
+        """What a container's layers are and where their values go, equal for containers that compute the same."""
+        inside = {path: step for path, step in self.steps.items() if path.startswith(f"{around}/")}
+        sources = {source for step in inside.values() for source in step.inputs} - inside.keys()
+        return len(sources), [
+            (
+                path.removeprefix(around),
+                *(step.layer.kind, step.layer.arguments),
+                [source.removeprefix(around) if source in inside else "" for source in step.inputs],
+                self.readers.get(path, set()) <= inside.keys(),
+            )
+            for path, step in inside.items()
+        ]
 
 
 def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
@@ -191,7 +255,7 @@ def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
     return {block for block, found in places.items() if len(found) == 1 and all(outer is not None for outer, _ in found)}
 
 
-def _has_no_tensors(content: Layer | Body) -> bool:
+def _has_no_tensors(content: Layer | Body | Again) -> bool:
     """Whether the names in a state_dict are the same with and without a module around it."""
     return isinstance(content, Layer) and content.kind not in WITH_TENSORS
 
@@ -199,7 +263,7 @@ def _has_no_tensors(content: Layer | Body) -> bool:
 def _is_chain(body: Body) -> bool:
     before = ENTRY
     for part in body.parts:
-        function = isinstance(part.content, Layer) and part.content.kind in FUNCTIONS
+        function = isinstance(part.content, Again) or (isinstance(part.content, Layer) and part.content.kind in FUNCTIONS)
         if part.inputs != (before,) or function or "." in part.name:
             return False
         before = part.name
