@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,8 @@ from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Dim, Open, known, ratio, text
 from porter.filegraph.moves import MOST_PARTS
 from porter.filegraph.walk import Lacks, Read, Walk
-from porter.graph import Resize, ResizeLike, SliceChannels, Upsample
+from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, Resize, ResizeLike, SliceChannels, Upsample
+from porter.graph.adaptive import alike, windows
 from porter.graph.ops import AXES, Axis, Function
 from porter.padding import LOWEST, Convention, Window
 
@@ -30,29 +30,22 @@ def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, coun
     if all(count in (1, size) for size, count in zip(own, counts, strict=True)):
         over = [axis for axis, count in zip(CELLS, counts, strict=True) if count == 1]
         return walk.builder.reduce(node.name, value, function, over) if over else value
-    if any(isinstance(each, Open) for each in (*own, *counts)):
+    rows, columns = counts
+    if isinstance(rows, Open) or isinstance(columns, Open):
         return Lacks(f"{node.op} to {text(counts)} of a map of any size: export the model for one size")
-    windows = [_windows(*each) for each in zip(known(own), known(counts), strict=True) if each[1] <= max(each[0], MOST_PARTS)]
-    alike = [_alike(each) for each in windows]
-    if len(windows) < 2 or any(one is None and len(each) > MOST_PARTS for one, each in zip(alike, windows, strict=True)):
+    if any(isinstance(each, Open) for each in own):
+        return walk.builder.add(node.name, (AdaptiveMaxPool if function == "max" else AdaptiveAvgPool)(rows, columns), value)
+    lines = [windows(*each) for each in zip(known(own), (rows, columns), strict=True) if each[1] <= max(each[0], MOST_PARTS)]
+    steps = [alike(each) for each in lines]
+    if len(lines) < 2 or any(one is None and len(each) > MOST_PARTS for one, each in zip(steps, lines, strict=True)):
         return Lacks(f"{node.op} to {text(counts)}, by windows that differ in size")
-    down, across = (one or (1, 1) for one in alike)
+    down, across = (one or (1, 1) for one in steps)
     window = Window((down[0], across[0]), (down[1], across[1]))
     convention = Convention("explicit", fill=LOWEST if function == "max" else 0.0)
     found = walk.builder.pool(node.name, value, function, window, convention)
-    for axis, each, one in zip(AXES[1:], windows, alike, strict=True):
+    for axis, each, one in zip(AXES[1:], lines, steps, strict=True):
         found = found if one else _pooled(walk, node, found, axis, each, function)
     return found
-
-
-def _windows(size: int, count: int) -> list[tuple[int, int]]:
-    return [(place * size // count, -(-(place + 1) * size // count)) for place in range(count)]
-
-
-def _alike(windows: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The size and the step of windows that have the same; None for others."""
-    sizes, steps = {end - start for start, end in windows}, {after[0] - before[0] for before, after in pairwise(windows)}
-    return (sizes.pop(), steps.pop() if steps else 1) if len(sizes) == 1 and len(steps) < 2 and steps != {0} else None
 
 
 def _pooled(walk: Walk[N], node: N, value: Value, axis: Axis, windows: Sequence[tuple[int, int]], function: Function) -> Value:

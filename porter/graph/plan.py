@@ -6,8 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from porter.base.errors import GraphError, PaddingError
+from porter.graph.adaptive import with_windows
 from porter.graph.graph import Graph, Node, input_shapes, nonnegative_paths, shapes, site_of, with_own_tensors
-from porter.graph.ops import Attention, Concat, Flatten, MatMul, Merge, OfArray, Op, Rearrange, Resize, ResizeLike, Shape, is_map
+from porter.graph.ops import (
+    AdaptivePool,
+    Attention,
+    Concat,
+    Flatten,
+    MatMul,
+    Merge,
+    OfArray,
+    Op,
+    Rearrange,
+    Resize,
+    ResizeLike,
+    Shape,
+    is_map,
+)
 from porter.padding import ANY, Capabilities, Realisation, Size, realise
 
 
@@ -51,6 +66,8 @@ def make_plan(graph: Graph, size: Size, capabilities: Capabilities) -> Plan:
             f"{fixed.op.words} fixes the input's size", where=fixed.path, next="give --input-size the model's own size"
         )
     try:
+        if not capabilities.adaptive_pools:
+            graph = with_windows(graph, shapes(graph, size))
         known, nonnegative = shapes(graph, size), nonnegative_paths(graph)
     except GraphError as error:
         raise GraphError(
@@ -92,6 +109,8 @@ def _fixes(op: Op, inputs: Sequence[Shape], capabilities: Capabilities) -> bool:
         return None in inputs[0]
     if isinstance(op, ResizeLike):
         return False
+    if isinstance(op, AdaptivePool):
+        return None in inputs[0] and not capabilities.adaptive_pools
     if isinstance(op, Rearrange):
         steps = [] if capabilities.open_reshapes else op.steps(inputs[0], is_map(inputs[0]), channels_last=True)
         return op.fixes(inputs[0]) or any(sizes.count(-1) > 1 for _, sizes in steps)

@@ -57,6 +57,7 @@ class Capabilities:
             pool by windows that are not kept of those at stride 1.
         zeros_only: a pad layer can add zeros only.
         keeps_last: rounding up, a pool without pads keeps a last window that begins past its input.
+        adaptive_pools: pools whose windows follow from how many they are, at every size.
     """
 
     symmetric: bool
@@ -73,6 +74,7 @@ class Capabilities:
     one_sided: bool = False
     zeros_only: bool = False
     keeps_last: bool = False
+    adaptive_pools: bool = False
 
 
 @dataclass(frozen=True)

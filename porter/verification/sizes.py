@@ -13,7 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, GraphError
-from porter.graph import INPUT, CropMap, ExtendMap, Graph, Op, Resize, ResizeLike, shapes, site_of
+from porter.graph import INPUT, AdaptivePool, CropMap, ExtendMap, Graph, Op, Resize, ResizeLike, shapes, site_of
 from porter.graph.plan import Plan
 from porter.verification.memory import expect_memory
 from porter.verification.references import SourceValues
@@ -203,6 +203,8 @@ def _least(graph: Graph, axis: int, native: int) -> dict[str, int]:
             wanted = sum(node.op.pads[2 * axis : 2 * axis + 2]) + 2
         elif isinstance(node.op, Resize | ResizeLike):
             wanted = _RESIZED
+        elif isinstance(node.op, AdaptivePool):
+            wanted = (node.op.rows, node.op.columns)[axis] + 1
         if path in maps:
             least[path] = max(least.get(path, 0), min(wanted, maps[path]))
     return least

@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import porter
+from porter.base.errors import PorterError
 
 
 class Unshuffled(nn.Module):
@@ -95,3 +96,43 @@ def test_pools_of_windows_that_differ_in_size_as_torch_onnx_writes_them(to: str,
     assert porter.convert(str(file), to=to, out=tmp_path / "port").port.record.check == "passed"
     found = porter.load(tmp_path / "port")(image if to == "torch" else image.numpy())
     np.testing.assert_allclose(np.asarray(found.detach() if to == "torch" else found), network(image).detach(), rtol=0, atol=1e-5)
+
+
+class Pyramid(nn.Module):
+    """Pools to so many cells, as PSPNet has them, and AlexNet before its dense layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.mix, self.head = nn.Conv2d(3, 8, 3, 2, 1), nn.Conv2d(24, 4, 1), nn.Linear(4 * 6, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.stem(x))
+        pools = [nn.functional.adaptive_avg_pool2d(x, 3), nn.functional.adaptive_max_pool2d(x, (2, 5))]
+        parts = [nn.functional.interpolate(pool, size=x.shape[2:], mode="bilinear") for pool in pools]
+        x = self.mix(torch.cat([x, *parts], 1))
+        return self.head(nn.functional.adaptive_avg_pool2d(x, (2, 3)).flatten(1))
+
+
+@pytest.mark.parametrize("to", ["torch", "tf", "onnx"])
+def test_pools_to_so_many_cells(to: str, tmp_path: Path) -> None:
+    """Torch has them at every size; elsewhere they are pools of each window, at one."""
+    torch.manual_seed(0)
+    network, image = Pyramid().eval(), torch.randn(2, 3, 21, 34)
+    free = {0: torch.export.Dim.AUTO, 2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO}
+    torch.export.save(torch.export.export(network, (image,), dynamic_shapes=(free,)), tmp_path / "model.pt2")
+    if to != "torch":
+        with pytest.raises(PorterError, match="fixes the input's size") as caught:
+            porter.convert(tmp_path / "model.pt2", to=to, input_size="any")
+        assert "--input-size" in (caught.value.next or "")
+    size = "any" if to == "torch" else "21x34"
+    made = porter.convert(tmp_path / "model.pt2", to=to, out=tmp_path / "port", input_size=size)
+    assert made.port.record.proved and made.port.record.input.size == (None if to == "torch" else (21, 34))
+    for given in [image, torch.randn(2, 3, 45, 38)][: 2 if to == "torch" else 1]:
+        found = porter.load(tmp_path / "port")(given if to == "torch" else _array(given, to))
+        np.testing.assert_allclose(np.asarray(found.detach() if to == "torch" else found), network(given).detach(), atol=1e-5)
+    if to == "torch":
+        assert "nn.AdaptiveMaxPool2d((2, 5))" in (tmp_path / "port" / "model.py").read_text()
+
+
+def _array(value: torch.Tensor, to: str) -> np.ndarray:
+    return value.numpy().transpose(0, 2, 3, 1) if to == "tf" else value.numpy()

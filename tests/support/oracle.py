@@ -15,7 +15,19 @@ from typing import Any
 import numpy as np
 
 from porter.base.dtypes import Array
-from porter.graph import INPUT, AvgPool, Conv, ConvTranspose, Graph, LocalResponseNorm, MaxPool, Op, Rearrange
+from porter.graph import (
+    INPUT,
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    AvgPool,
+    Conv,
+    ConvTranspose,
+    Graph,
+    LocalResponseNorm,
+    MaxPool,
+    Op,
+    Rearrange,
+)
 from tests.support.padding.windows import divisors, lay
 
 Tensors = Mapping[str, Array]
@@ -95,6 +107,15 @@ def _conv_transpose(op: ConvTranspose, tensors: Tensors, x: Array) -> Array:
 def _avg_pool(op: AvgPool, x: Array) -> Array:
     down, along = (divisors(op.convention, op.window, axis, size) for axis, size in enumerate(x.shape[2:]))
     return _taps(op, x, 0.0).sum((3, 5)) / np.outer(down, along)
+
+
+def _adaptive(op: AdaptiveAvgPool | AdaptiveMaxPool, x: Array, function: Callable[..., Any]) -> Array:
+    found = np.empty((*x.shape[:2], op.rows, op.columns))
+    for place in np.ndindex(op.rows, op.columns):
+        parts = zip(place, (op.rows, op.columns), x.shape[2:], strict=True)
+        down, along = (slice(math.floor(i * n / m), math.ceil((i + 1) * n / m)) for i, m, n in parts)
+        found[:, :, *place] = function(x[:, :, down, along], axis=(2, 3))
+    return found
 
 
 def _local_response_norm(op: LocalResponseNorm, x: Array) -> Array:
@@ -288,6 +309,8 @@ _OF_VALUES: dict[str, Callable[..., Array]] = {
     "avg_pool": _avg_pool,
     "global_avg_pool": lambda op, x: _kept(x.mean((2, 3)), op.keep),
     "global_max_pool": lambda op, x: _kept(x.max((2, 3)), op.keep),
+    "adaptive_avg_pool": lambda op, x: _adaptive(op, x, np.mean),
+    "adaptive_max_pool": lambda op, x: _adaptive(op, x, np.max),
     "reduce": _reduce,
     "local_response_norm": _local_response_norm,
     "affine": lambda op, x: x * _each(np.array(op.scale), x) + _each(np.array(op.offset), x),

@@ -15,6 +15,8 @@ from porter.base.errors import GraphError, PaddingError
 from porter.graph import (
     INPUT,
     OPS,
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
     AddArray,
     Affine,
     AsMap,
@@ -78,6 +80,7 @@ from porter.graph import (
     Tokens,
     Upsample,
     channels_in,
+    is_call,
 )
 from porter.padding import LOWEST, Capabilities, Convention, Window, realise
 from tests.support.oracle import OfAxes, apply
@@ -151,6 +154,8 @@ def samples(draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] =
     for _ in range(draw(st.integers(least, most))):
         name = draw(st.sampled_from([name for name in ops if _candidates(OPS[name], values)]))
         op, paths = _inputs(draw, OPS[name], values)
+        holder = _earlier(draw, OPS[name], paths, nodes, (opens, {path: _shape(value) for path, value in values.items()}))
+        op = holder.op if holder else op
         if not _fits(op, [_shape(values[path]) for path in paths], destinations):
             continue
         try:
@@ -161,18 +166,27 @@ def samples(draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] =
         inputs = [values[source] for source in paths]
         if isinstance(op, Divide) and np.abs(inputs[1]).min() < SMALLEST_DIVISOR:
             continue
-        own = _calibrated(random, op, inputs)
+        own = tensors[holder.path] if holder else _calibrated(random, op, inputs)
         value = apply(op, own, *inputs)
         if not (_ordinary(value) or isinstance(op, PadMap)):
             continue
         opens[path], values[path], tensors = wide, value, tensors | ({path: own} if own else {})
-        nodes.append(Node(path, op, paths))
+        nodes.append(Node(path, op, paths, holder and holder.path))
     if not nodes:
         nodes, values["identity"] = [Node("identity", OPS["identity"](), (INPUT,))], values[INPUT]
     read = {source for node in nodes for source in node.inputs}
     ends = [node.path for node in nodes if node.path not in read]
     output, *further = draw(st.permutations(list(dict.fromkeys([*ends, *draw(st.sampled_from([[], [nodes[0].path]]))]))))
     return Sample(Graph(tuple(nodes), channels, output, (), tuple(further)), tensors, values[INPUT], values)
+
+
+def _earlier(
+    draw: st.DrawFn, kind: type[Op], paths: tuple[str, ...], nodes: Sequence[Node], known: Sequence[Mapping[str, Shape]]
+) -> Node | None:
+    """An earlier layer of a kind that is called again, of values of these paths; None for a layer of its own."""
+    alike = [node for node in nodes if type(node.op) is kind and node.shares is None]
+    found = [node for node in alike if all(is_call(Node("", node.op, paths), node, each) for each in known)]
+    return draw(st.sampled_from([None, *found])) if found else None
 
 
 def _ordinary(value: Array) -> bool:
@@ -356,6 +370,8 @@ _MAKERS: Mapping[type[Op], Callable[[st.DrawFn, Shape], Op]] = {
     AvgPool: lambda draw, _: AvgPool(_window(draw, dilated=False), _convention(draw, AvgPool)),
     GlobalAvgPool: lambda draw, _: GlobalAvgPool(draw(st.booleans())),
     GlobalMaxPool: lambda draw, _: GlobalMaxPool(draw(st.booleans())),
+    AdaptiveAvgPool: lambda draw, _: AdaptiveAvgPool(draw(st.integers(1, 4)), draw(st.integers(1, 4))),
+    AdaptiveMaxPool: lambda draw, _: AdaptiveMaxPool(draw(st.integers(1, 4)), draw(st.integers(1, 4))),
     ReduceMap: lambda draw, _: ReduceMap(
         draw(st.sampled_from(["mean", "max", "norm"])), draw(st.sampled_from(["channels", "rows", "columns"]))
     ),
@@ -414,7 +430,19 @@ _OVER_MAPS = {Conv, ConvTranspose, MaxPool, AvgPool, GlobalAvgPool, GlobalMaxPoo
 _OVER_ARRAYS = {MatMul, Attention, Join, CropAxis, PadAxis, ReduceAxis, Tokens}
 OF_ARRAYS = ("rearrange", *(kind.name for kind in _OVER_ARRAYS))
 """Ops of arrays, which are rare among the others."""
-_OVER_MAPS |= {PadMap, ExtendMap, CropMap, ChannelShuffle, DepthToSpace, SpaceToDepth, Upsample, Resize, ResizeLike}
+_OVER_MAPS |= {
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
+    PadMap,
+    ExtendMap,
+    CropMap,
+    ChannelShuffle,
+    DepthToSpace,
+    SpaceToDepth,
+    Upsample,
+    Resize,
+    ResizeLike,
+}
 
 
 def _op(draw: st.DrawFn, kind: type[Op], shape: Shape) -> Op:

@@ -60,6 +60,8 @@ EXAMPLES: Mapping[str, str] = {
     "avg_pool": "{avg_pool: x, kernel: 3, pad: 1}",
     "global_avg_pool": "{global_avg_pool: x}",
     "global_max_pool": "{global_max_pool: x, keep: true}",
+    "adaptive_avg_pool": "{adaptive_avg_pool: x, rows: 2, columns: 4}",
+    "adaptive_max_pool": "{adaptive_max_pool: x, rows: 4, columns: 4}",
     "reduce": "{reduce: x, function: mean, axis: channels}",
     "dense": "{dense: x, units: 10}",
     "batch_norm": "{batch_norm: x}",

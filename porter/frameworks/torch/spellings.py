@@ -177,6 +177,8 @@ PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ConvTranspose: _transposed,
     ops.GlobalAvgPool: _global("global_avg_pool"),
     ops.GlobalMaxPool: _global("global_max_pool"),
+    ops.AdaptiveAvgPool: lambda op, shape: Layer("AdaptiveAvgPool2d", {"output_size": pair((op.rows, op.columns))}),
+    ops.AdaptiveMaxPool: lambda op, shape: Layer("AdaptiveMaxPool2d", {"output_size": pair((op.rows, op.columns))}),
     ops.ReduceMap: lambda op, shape: Layer(f"{op.function}_{op.axis}"),
     ops.Dense: lambda op, shape: Layer("Linear", {"in_features": _channels(shape), "out_features": op.units, "bias": op.bias}),
     ops.BatchNorm: _batch_norm,

@@ -28,6 +28,8 @@ _SHORT = {
     "avg_pool": "pool",
     "global_avg_pool": "pool",
     "global_max_pool": "pool",
+    "adaptive_avg_pool": "pool",
+    "adaptive_max_pool": "pool",
     "local_response_norm": "norm",
     "conv_transpose": "conv",
 }

@@ -130,6 +130,43 @@ class GlobalMaxPool(GlobalPool, name="global_max_pool"):
     """The largest value over rows and columns: C×H×W to C, or to C×1×1 with `keep`."""
 
 
+@dataclass(frozen=True)
+class AdaptivePool(Op):
+    """A number for each of so many windows of rows and of columns, which lie evenly over a map. Where they do not divide it they
+    overlap, and may differ by a cell.
+    """
+
+    rows: Count
+    columns: Count
+    function: ClassVar[str]
+
+    def shape(self, *inputs: Shape) -> Shape:
+        return expect_map(inputs[0])[0], self.rows, self.columns
+
+    def nonnegative(self, inputs: Sequence[bool]) -> bool:
+        return all(inputs)
+
+    @property
+    def words(self) -> str:
+        return f"an adaptive pool to {self.rows}x{self.columns}"
+
+
+@dataclass(frozen=True)
+class AdaptiveAvgPool(AdaptivePool, name="adaptive_avg_pool"):
+    """The mean of each of `rows` x `columns` windows that lie evenly over a map: window i of m over n cells has those from
+    floor(i * n / m) up to ceil((i + 1) * n / m).
+    """
+
+    function = "mean"
+
+
+@dataclass(frozen=True)
+class AdaptiveMaxPool(AdaptivePool, name="adaptive_max_pool"):
+    """The largest value in each of `rows` x `columns` windows, which lie as those of `adaptive_avg_pool`."""
+
+    function = "max"
+
+
 def expect_groups(filters: int, groups: int, shape: Shape) -> None:
     """Refuses groups that do not divide a convolution's channels and filters.
 

@@ -10,7 +10,7 @@ import numpy as np
 from porter.base.dtypes import Array
 from porter.base.errors import PorterError
 from porter.frameworks import Tensors
-from porter.graph import Graph, Node, Shape, shapes, tensor_shapes
+from porter.graph import Graph, Node, Shape, shapes, tensor_shapes, with_own_tensors
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,16 @@ def plant(right: Right, kind: str, planter: Planter, rng: np.random.Generator) -
     return None
 
 
+def _other_layers(graph: Graph, change: Change) -> set[str]:
+    """The paths of nodes that are layers by themselves after a change."""
+    changed = {new.path for path, found in change.nodes.items() for new in found if new.op != graph.by_path[path].op}
+    return {*change.tensors, *changed}
+
+
 def _mutant(right: Right, kind: str, place: str, change: Change) -> Mutant | None:
     nodes = [new for node in right.graph.nodes for new in change.nodes.get(node.path, (node,))]
-    graph = replace(right.graph, nodes=tuple(nodes))
+    # Of a layer that is called several times, the mistake is in one call.
+    graph = with_own_tensors(replace(right.graph, nodes=tuple(nodes)), _other_layers(right.graph, change))
     tensors = {**right.tensors, **{path: {**right.tensors.get(path, {}), **roles} for path, roles in change.tensors.items()}}
     try:
         known, needed = shapes(graph, right.size), tensor_shapes(graph)

@@ -10,6 +10,8 @@ import numpy as np
 
 from porter.base.errors import PorterError
 from porter.graph import (
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
     Add,
     Affine,
     AvgPool,
@@ -235,6 +237,8 @@ def _groups(op: Any, right: Right, node: Node) -> Iterator[Op]:
 def _pool(op: Any, right: Right, node: Node) -> Iterator[Op]:
     if isinstance(op, GlobalAvgPool | GlobalMaxPool):
         yield (GlobalMaxPool if isinstance(op, GlobalAvgPool) else GlobalAvgPool)(op.keep)
+    elif isinstance(op, AdaptiveAvgPool | AdaptiveMaxPool):
+        yield (AdaptiveMaxPool if isinstance(op, AdaptiveAvgPool) else AdaptiveAvgPool)(op.rows, op.columns)
     elif isinstance(op, ReduceMap):
         for function in ("mean", "max", "norm"):
             yield replace(op, function=function)
@@ -304,7 +308,7 @@ OF_OPS: Mapping[str, Planter] = {
     "scaling": _op(_affine, Affine),
     "response norm": _op(_response, LocalResponseNorm),
     "groups": _op(_groups, GroupNorm, ChannelShuffle),
-    "pool": _op(_pool, GlobalAvgPool, GlobalMaxPool, ReduceMap, MaxPool, AvgPool),
+    "pool": _op(_pool, AdaptiveAvgPool, AdaptiveMaxPool, GlobalAvgPool, GlobalMaxPool, ReduceMap, MaxPool, AvgPool),
     "join": _op(_join, Add, Multiply, Maximum, Minimum),
     "slice": _op(_slice, SliceChannels),
     "step lost": _op(_lost, Op),

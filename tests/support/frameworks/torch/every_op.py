@@ -11,6 +11,8 @@ import numpy as np
 from porter.graph import (
     OPS,
     Abs,
+    AdaptiveAvgPool,
+    AdaptiveMaxPool,
     Add,
     AddArray,
     Affine,
@@ -206,9 +208,10 @@ NEAREST: tuple[Op, ...] = tuple(
 )
 FLATTENED: tuple[Op, ...] = (
     *(Flatten(*SIZE), Flatten(*SIZE, "HWC"), Rearrange("c h w -> (w c h)"), Rearrange("c h (w k=2) -> (c k) w h", map=True)),
+    *(AdaptiveAvgPool(3, 5), AdaptiveAvgPool(13, 2), AdaptiveMaxPool(4, 1), AdaptiveMaxPool(*SIZE)),
     *(AddArray((8, *SIZE)), MultiplyArray((1, 1, SIZE[1])), *NEAREST),
 )
-"""These fix the size of the input."""
+"""These fix the size of the input, adaptive pools only where the destination has none of its own."""
 
 
 def every_op(of_maps: Sequence[Op] = OF_MAPS) -> Graph:
