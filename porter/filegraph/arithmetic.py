@@ -121,7 +121,9 @@ def with_array(walk: Walk[N], name: str, kind: str, value: Value, other: Referen
 
 def with_stored(walk: Walk[N], name: str, kind: str, value: Value, tensor: Tensor) -> Value | None:
     """As `with_array`, of an array by its name, whose axes of one cell may be more or less than its own."""
-    rank, shape, stored = len(value.shape or ()), tensor.shape, tensor.name
+    rank = len(value.shape or ())
+    tensor = walk.flow.once(tensor) if len(tensor.shape) > rank else tensor
+    shape, stored = tensor.shape, tensor.name
     sizes = (*[1] * (rank - len(shape)), *shape)
     if len(sizes) > rank and set(sizes[: len(sizes) - rank]) == {1}:
         sizes = sizes[len(sizes) - rank :]

@@ -216,6 +216,15 @@ class Dataflow(Generic[N]):
         """The content of a tensor by its name: a stored one, or one that was computed."""
         return self.evaluated[name] if name in self.evaluated else self.constants.array(name)
 
+    def once(self, tensor: Tensor) -> Tensor:
+        """A tensor that is the same all along its first axis, as a file repeats it for each image of a stated batch, with one cell
+        there; another one as it is.
+        """
+        array = self.held(tensor.name).reshape(tensor.shape) if len(tensor.shape) > 2 and tensor.shape[0] > 1 else None
+        if array is None or np.any(array[1:] != array[:1]):
+            return tensor
+        return self.hold(f"{tensor.name}:once", np.asarray(array[:1], np.float64))
+
     def stated(self, name: str, numbers: Numbers) -> Reference:
         """Keeps numbers that a node states itself, as a constant."""
         self.computed[name, 0] = numbers

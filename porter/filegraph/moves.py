@@ -336,7 +336,8 @@ def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference
 def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]) -> Read:
     value = view.value
     for place, source in enumerate(reversed(stored), 1):
-        tensor = walk.flow.weights(walk.unrepeated(source))
+        held = walk.flow.weights(walk.unrepeated(source))
+        tensor = held and walk.flow.once(held)
         sizes = tensor.shape if tensor is not None else ()
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
         if tensor is None or len(sizes) < 2 or not fits:

@@ -229,6 +229,7 @@ def by_matrix(walk: Walk[N], node: N, first: Reference, source: Reference) -> Re
     matrix, rank = walk.flow.weights(walk.unrepeated(first)), len(walk.sizes(source) or ())
     if matrix is None or rank < 3:
         return Lacks(f"{node.op} of a constant and a value")
+    matrix = walk.flow.once(matrix)
     shape, places = matrix.shape, "abcdefgh"[: rank - 2]
     while len(shape) > 2 and shape[0] == 1:
         shape = shape[1:]

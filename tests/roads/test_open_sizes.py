@@ -47,12 +47,20 @@ class Normed(nn.Module):
         return self.last(x.view(images, 2, channels // 2, rows, columns).transpose(1, 2).reshape(images, channels, rows, columns))
 
 
+class Response(nn.Sequential):
+    """A norm over neighbouring channels, in which the older exporter has an If."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(3, 8, 3, padding=1), nn.LocalResponseNorm(4, 0.3, 0.75, 2.0), nn.Conv2d(8, 4, 1))
+
+
 @pytest.mark.parametrize(
     ("exporter", "made", "to"),
     [
         *(("torch.export", Unshuffled, to) for to in ("torch", "tf")),
         *(("torch.onnx", made, to) for made in (Unshuffled, Normed) for to in ("torch", "onnx")),
         ("TorchScript", Unshuffled, "torch"),
+        ("TorchScript", Response, "torch"),
         ("torch.export", Normed, "torch"),
     ],
 )
@@ -136,3 +144,46 @@ def test_pools_to_so_many_cells(to: str, tmp_path: Path) -> None:
 
 def _array(value: torch.Tensor, to: str) -> np.ndarray:
     return value.numpy().transpose(0, 2, 3, 1) if to == "tf" else value.numpy()
+
+
+class Rows(nn.Module):
+    """Windows over the cells of a map in a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map, self.first = nn.Conv2d(3, 6, 3), nn.Conv1d(6, 8, 3, 2, 2, 2)
+        self.groups, self.back = nn.Conv1d(8, 8, 3, groups=4, bias=False), nn.ConvTranspose1d(8, 6, 4, 3, 1, 1)
+        self.pools = nn.Sequential(nn.AvgPool1d(3, 2, 1), nn.MaxPool1d(2, ceil_mode=True))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.back(self.groups(self.pools(torch.relu(self.first(self.map(x).flatten(2))))))
+
+
+class Queried(nn.Module):
+    """Stored tokens, queries and factors that are repeated for each image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map, self.last = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 4)
+        self.token, self.places, self.query = (nn.Parameter(torch.randn(1, count, 8)) for count in (1, 13, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = torch.cat([self.token.expand(len(x), -1, -1), self.map(x).flatten(2).transpose(1, 2)], 1)
+        tokens = tokens + self.places.expand(len(x), -1, -1)
+        shares = (self.query.expand(len(x), -1, -1) @ tokens.transpose(1, 2)).softmax(-1)
+        return self.last(shares @ tokens)
+
+
+@pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.parametrize("made", [Rows, Queried])
+def test_models_of_a_stated_batch_as_onnx(made: type[nn.Module], dynamo: bool, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    torch.manual_seed(0)
+    network, file, images = made().eval(), tmp_path / "model.onnx", torch.randn(2, 3, 16, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(network, (images,), file, dynamo=dynamo, **({"external_data": False} if dynamo else {}))
+    assert porter.convert(str(file), out=tmp_path / "port").port.record.check == "passed"
+    images = torch.randn(3, 3, 16, 12)
+    found = porter.load(tmp_path / "port")(images).detach()
+    np.testing.assert_allclose(found, network(images).detach(), rtol=0, atol=1e-5)

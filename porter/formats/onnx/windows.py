@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from porter.filegraph.builder import Value
 from porter.filegraph.dims import Dim, Open, Undecided
 from porter.filegraph.file_graph import Stored
+from porter.filegraph.layers import of_row, row
 from porter.filegraph.moves import extend, pad
 from porter.filegraph.products import along_channels
 from porter.filegraph.resampling import resize
+from porter.filegraph.views import Piece, View
 from porter.filegraph.walk import Lacks, Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
 from porter.graph import Conv, ConvTranspose, Resize
@@ -32,26 +35,37 @@ _RULES: dict[str, Any] = {"SAME_UPPER": "same", "SAME_LOWER": "same_lower", "VAL
 
 
 def read_convolution(walk: Walk, node: OnnxNode) -> Read:
-    """Conv: a kernel filters×channels/groups×rows×columns, or one along the channels."""
-    kernel = walk.flow.weights(node.inputs[1])
-    if kernel is not None and len(kernel.shape) == 3:
-        return _along_channels(walk, node)
-    value = walk.value(node.inputs[0])
-    if kernel is None or len(kernel.shape) != 4 or not value.is_map:
+    """Conv: a kernel filters×channels/groups×rows×columns, one of a row of cells, or one along the channels."""
+    kernel, sizes = walk.flow.weights(node.inputs[1]), walk.sizes(node.inputs[0]) or ()
+    if kernel is not None and len(kernel.shape) == 3 and sizes[1:2] == (1,) and _is_plain(node):
+        return along_channels(walk, node, node.inputs[0], node.inputs[1], node.integers("pads") or (0, 0))
+    value = _map(walk, node, len(kernel.shape) - 2 if kernel is not None else 0)
+    if kernel is None or value is None:
         return Lacks()
-    tensors = {"kernel": Stored(kernel.name, "OIHW")}
+    tensors = {"kernel": Stored(kernel.name, "OIHW" if len(kernel.shape) == 4 else "OIW")}
     if not _with_bias(walk, node, tensors):
         return Lacks("Conv with a bias that is not a stored vector")
-    filters, _, rows, columns = kernel.shape
-    op = Conv(filters, _window(node, (rows, columns)), _convention(node), node.integer("group", 1))
-    return walk.builder.conv(node.name, value, op, tensors)
+    op = Conv(kernel.shape[0], _window(node, kernel.shape[2:]), _convention(node), node.integer("group", 1))
+    return _held(walk, kernel.shape[2:], walk.builder.conv(node.name, value, op, tensors))
 
 
-def _along_channels(walk: Walk, node: OnnxNode) -> Read:
+def _is_plain(node: OnnxNode) -> bool:
+    """Whether a convolution of one axis has no steps, groups, bias, or pads by a rule."""
     steps = (*node.integers("strides"), *node.integers("dilations"), node.integer("group", 1))
-    if {*steps} != {1} or node.input(2) is not None or node.text("auto_pad", "NOTSET") != "NOTSET":
-        return Lacks("Conv of 1 axis that has steps, groups, a bias or pads by a rule")
-    return along_channels(walk, node, node.inputs[0], node.inputs[1], node.integers("pads") or (0, 0))
+    return {*steps} == {1} and node.input(2) is None and node.text("auto_pad", "NOTSET") == "NOTSET"
+
+
+def _map(walk: Walk, node: OnnxNode, axes: int) -> Value | None:
+    """What a window over so many axes reads, as a map: a row of cells is one of one row; None for others."""
+    if axes == 1:
+        return row(walk, node, node.inputs[0])
+    value = walk.value(node.inputs[0])
+    return value if axes == 2 and value.is_map else None
+
+
+def _held(walk: Walk, kernel: Sequence[int], value: Value) -> Read:
+    """What the window of a kernel gives, as the tensor has it."""
+    return value if len(kernel) == 2 else of_row(walk, value) or Lacks()
 
 
 def read_transposed(walk: Walk, node: OnnxNode) -> Read:
@@ -59,15 +73,17 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
     with `output_shape`, the odd cell is cut at the end for SAME_UPPER only (onnx/defs/nn/defs.cc, ConvTranspose). Where SAME asks
     for more cells than the kernels reach, onnxruntime gives fewer; an `output_shape` then has them behind.
     """
-    kernel, value = walk.flow.weights(node.inputs[1]), walk.value(node.inputs[0])
-    if kernel is None or len(kernel.shape) != 4 or value.shape is None or not value.is_map:
+    kernel = walk.flow.weights(node.inputs[1])
+    value = _map(walk, node, len(kernel.shape) - 2 if kernel is not None else 0)
+    if kernel is None or value is None or value.shape is None:
         return Lacks()
-    tensors = {"kernel": Stored(kernel.name, "OIHW")}
+    tensors = {"kernel": Stored(kernel.name, "OIHW" if len(kernel.shape) == 4 else "OIW")}
     if not _with_bias(walk, node, tensors):
         return Lacks("ConvTranspose with a bias that is not a stored vector")
     window, groups, rule = _window(node, kernel.shape[2:]), node.integer("group", 1), node.text("auto_pad", "NOTSET")
-    more = node.integers("output_padding") or (0, 0)
-    wanted = node.integers("output_shape")[-2:]
+    more = (0, 0, *node.integers("output_padding"))[-2:]
+    wanted = node.integers("output_shape")[2 - len(kernel.shape) :]
+    wanted = (1, *wanted) if len(wanted) == 1 else wanted
     cut: list[int] = []
     for axis, size in enumerate(value.shape[1:]):
         if wanted or rule in ("SAME_UPPER", "SAME_LOWER"):
@@ -85,10 +101,10 @@ def read_transposed(walk: Walk, node: OnnxNode) -> Read:
             first, last = (less, rest) if rule == "SAME_UPPER" else (rest, less)
             cut += [first, last - more[axis]]
         else:
-            pads = node.integers("pads") or (0, 0, 0, 0)
+            pads = _pads(node)
             cut += [pads[axis], pads[axis + 2] - more[axis]]
     op = ConvTranspose(kernel.shape[1] * groups, window, (cut[0], cut[1], cut[2], cut[3]), groups)
-    return walk.builder.transposed(node.name, value, op, tensors)
+    return _held(walk, kernel.shape[2:], walk.builder.transposed(node.name, value, op, tensors))
 
 
 def _with_bias(walk: Walk, node: OnnxNode, tensors: dict[str, Stored]) -> bool:
@@ -106,28 +122,49 @@ def read_pool(walk: Walk, node: OnnxNode) -> Read:
     A last window that starts past the input and its first pads is dropped (onnx/defs/nn/defs.cc since opset 19; onnxruntime drops
     it in every opset).
     """
-    value, kernel = walk.value(node.inputs[0]), node.integers("kernel_shape")
-    if not value.is_map or len(kernel) != 2:
+    kernel = node.integers("kernel_shape")
+    if len(kernel) == 3:
+        return _pool_of_first(walk, node, kernel)
+    value = _map(walk, node, len(kernel))
+    if value is None:
         return Lacks()
     window = _window(node, kernel)
     if node.op == "MaxPool":
-        return walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST))
+        return _held(walk, kernel, walk.builder.pool(node.name, value, "max", window, _convention(node, LOWEST)))
     average: Average = "real_cells"
     if node.integer("count_include_pad"):
         average = "clipped_window" if node.integer("ceil_mode") else "full_window"
-    return walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average))
+    return _held(walk, kernel, walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average)))
 
 
-def _window(node: OnnxNode, kernel: tuple[int, ...]) -> Window:
-    stride, dilation = node.integers("strides") or (1, 1), node.integers("dilations") or (1, 1)
-    return Window((kernel[0], kernel[1]), (stride[0], stride[1]), (dilation[0], dilation[1]))
+def _pool_of_first(walk: Walk, node: OnnxNode, kernel: Sequence[int]) -> Read:
+    """An average over the first of three axes, as torch.onnx has it in a LocalResponseNorm: porter has no op for it, but its sizes
+    decide an If.
+    """
+    view, found = walk.view(node.inputs[0]), walk.foreign(node, node.op)
+    if view.axes is None or len(view.axes) != 5 or {*kernel[1:], *node.integers("strides")} != {1} or any(node.integers("pads")):
+        return found
+    return View(found, (*view.axes[:2], (Piece("C", view.size(2) - kernel[0] + 1),), *view.axes[3:]))
+
+
+def _window(node: OnnxNode, kernel: Sequence[int]) -> Window:
+    """Over rows and columns; what an operator of one axis states is about columns."""
+    steps = node.integers("strides"), node.integers("dilations")
+    (rows, columns), stride, dilation = ((1, 1, *each)[-2:] for each in (kernel, *steps))
+    return Window((rows, columns), (stride[0], stride[1]), (dilation[0], dilation[1]))
+
+
+def _pads(node: OnnxNode) -> tuple[int, ...]:
+    """Top, left, bottom, right."""
+    stated = node.integers("pads") or (0, 0, 0, 0)
+    return (0, stated[0], 0, stated[1]) if len(stated) == 2 else stated
 
 
 def _convention(node: OnnxNode, fill: float = 0.0, average: Average = "real_cells") -> Convention:
     rule = node.text("auto_pad", "NOTSET")
     if rule in _RULES and (rule != "VALID" or not node.integer("ceil_mode")):
         return Convention(_RULES[rule], fill=fill, average=average)
-    top, left, bottom, right = (node.integers("pads") if rule == "NOTSET" else ()) or (0, 0, 0, 0)
+    top, left, bottom, right = _pads(node) if rule == "NOTSET" else (0, 0, 0, 0)
     pads: Pads = (top, bottom, left, right)
     rounding: Rounding = "ceil" if node.integer("ceil_mode") else "floor"
     return Convention.stated(pads, fill, average, rounding)

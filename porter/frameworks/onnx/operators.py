@@ -115,14 +115,24 @@ def _pad(x: Array, pads: Any, value: Any = None, axes: Any = None, mode: str = "
     return layouts.pad(x, [widths.get(axis, (0, 0)) for axis in range(x.ndim)], mode, fill)
 
 
+def _or_rows(operator: Operator) -> Operator:
+    """An operator of maps, for rows of cells too: they are maps of one row."""
+
+    def run(x: Numbers, *others: Numbers | None, **stated: Any) -> Any:
+        if x.ndim != 3:
+            return operator(x, *others, **stated)
+        first = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0, "output_shape": 1}
+        wide = {name: [number, *stated[name][-1:]] for name, number in first.items() if stated.get(name)}
+        if stated.get("pads"):
+            wide["pads"] = [0, stated["pads"][0], 0, stated["pads"][1]]
+        kernels = [each[:, :, None] if each is not None and each.ndim == 3 else each for each in others]
+        return operator(x[:, :, None], *kernels, **{**stated, **wide})[:, :, 0]
+
+    return run
+
+
 def _conv(x: Numbers, kernel: Numbers, bias: Numbers | None = None, group: int = 1, **stated: Any) -> Numbers:
-    """Of maps, or of rows of cells."""
-    if x.ndim == 4:
-        return windows.conv(x, kernel, bias, _grid(x, kernel.shape[2:], stated), group)
-    wide = {name: [1, *(stated.get(name) or [1])] for name in ("strides", "dilations")}
-    if stated.get("pads"):
-        wide["pads"] = [0, stated["pads"][0], 0, stated["pads"][1]]
-    return _conv(x[:, :, None], kernel[:, :, None], bias, group, **{**stated, **wide})[:, :, 0]
+    return windows.conv(x, kernel, bias, _grid(x, kernel.shape[2:], stated), group)
 
 
 def _max_pool(x: Numbers, **stated: Any) -> Any:
@@ -217,10 +227,10 @@ _OWN: Mapping[str, tuple[Operator, int]] = {
     "HardSwish": (values.hard_swish, _NEVER),
     "Selu": (_selu, _NEVER),
     "Pad": (_pad, _NEVER),
-    "MaxPool": (_max_pool, _NEVER),
-    "AveragePool": (_average_pool, _NEVER),
-    "Conv": (_conv, _NEVER),
-    "ConvTranspose": (_transposed, _NEVER),
+    "MaxPool": (_or_rows(_max_pool), _NEVER),
+    "AveragePool": (_or_rows(_average_pool), _NEVER),
+    "Conv": (_or_rows(_conv), _NEVER),
+    "ConvTranspose": (_or_rows(_transposed), _NEVER),
     "Upsample": (_upsample, _NEVER),
     "Resize": (_resize, _NEVER),
 }
