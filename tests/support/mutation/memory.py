@@ -85,6 +85,7 @@ class MemorySource:
     built_size: tuple[int, int] | None = None
     given: UserReference | None = None
     shipped: None = None
+    in_memory: None = None
 
 
 def _references_of(source: MemorySource, dtype: Dtype) -> Iterator[Remembered]:
