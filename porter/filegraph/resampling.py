@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,12 +11,11 @@ import numpy as np
 
 from porter.filegraph.builder import CELLS, Value
 from porter.filegraph.dataflow import N, Reference
-from porter.filegraph.dims import Dim, Open, known, ratio, text
-from porter.filegraph.moves import MOST_PARTS
+from porter.filegraph.dims import Dim, Open, ratio, text
 from porter.filegraph.walk import Lacks, Read, Walk
-from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, Resize, ResizeLike, SliceChannels, Upsample
+from porter.graph import AdaptiveAvgPool, AdaptiveMaxPool, Resize, ResizeLike, Upsample
 from porter.graph.adaptive import alike, windows
-from porter.graph.ops import AXES, Axis, Function
+from porter.graph.ops import AXES, Function
 from porter.padding import LOWEST, Convention, Window
 
 _SAME_SCALE = 1e-12
@@ -33,35 +32,16 @@ def adaptive_pool(walk: Walk[N], node: N, value: Value, function: Function, coun
     rows, columns = counts
     if isinstance(rows, Open) or isinstance(columns, Open):
         return Lacks(f"{node.op} to {text(counts)} of a map of any size: export the model for one size")
-    if any(isinstance(each, Open) for each in own):
+    down, across = (_steps(*each) for each in zip(own, (rows, columns), strict=True))
+    if down is None or across is None:
         return walk.builder.add(node.name, (AdaptiveMaxPool if function == "max" else AdaptiveAvgPool)(rows, columns), value)
-    lines = [windows(*each) for each in zip(known(own), (rows, columns), strict=True) if each[1] <= max(each[0], MOST_PARTS)]
-    steps = [alike(each) for each in lines]
-    if len(lines) < 2 or any(one is None and len(each) > MOST_PARTS for one, each in zip(steps, lines, strict=True)):
-        return Lacks(f"{node.op} to {text(counts)}, by windows that differ in size")
-    down, across = (one or (1, 1) for one in steps)
-    window = Window((down[0], across[0]), (down[1], across[1]))
     convention = Convention("explicit", fill=LOWEST if function == "max" else 0.0)
-    found = walk.builder.pool(node.name, value, function, window, convention)
-    for axis, each, one in zip(AXES[1:], lines, steps, strict=True):
-        found = found if one else _pooled(walk, node, found, axis, each, function)
-    return found
+    return walk.builder.pool(node.name, value, function, Window((down[0], across[0]), (down[1], across[1])), convention)
 
 
-def _pooled(walk: Walk[N], node: N, value: Value, axis: Axis, windows: Sequence[tuple[int, int]], function: Function) -> Value:
-    """The windows of rows or columns, one after the other, by the rows or columns as channels."""
-    layout = walk.views.layout()
-    order, (first, second) = [*range(len(layout))], (layout.index(axis), layout.index("channels"))
-    order[first], order[second] = second, first
-
-    def turned(name: str, value: Value) -> Value:
-        view = walk.views.of(value).transposed(order)
-        return value if view is None else walk.views.settled(name, view)
-
-    lines, builder = turned(f"{node.name}:{axis}", value), walk.builder
-    parts = [builder.add(f"{node.name}:window", SliceChannels(*each), lines) for each in windows]
-    pooled = [builder.reduce(f"{node.name}:{function}", part, function, [0]) for part in parts]
-    return turned(node.name, builder.concat(f"{node.name}:windows", *pooled))
+def _steps(size: Dim, count: int) -> tuple[int, int] | None:
+    """The size and the step of windows that are alike; None for others, and where the size is open."""
+    return None if isinstance(size, Open) or count > size else alike(windows(size, count))
 
 
 def resize(walk: Walk[N], node: N, source: Reference, op: Resize, scales: Mapping[int, float], sizes: Mapping[int, Dim]) -> Read:

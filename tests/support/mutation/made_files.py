@@ -102,6 +102,10 @@ def _model(kind: str) -> Any:
         unit = Residual(nn.Conv2d(8, 8, 3, padding=1, groups=4), nn.BatchNorm2d(8), nn.GELU(), nn.Conv2d(8, 8, 3, padding=1))
         tail = (nn.AvgPool2d(2, 2, count_include_pad=False), nn.PReLU(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
         return nn.Sequential(*stem, unit, nn.GroupNorm(2, 8), nn.Hardswish(), *tail)
+    if kind == "twice":  # one module, and a layer of its own, in two places
+        unit = Residual(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.PReLU(8), shared := nn.Conv2d(8, 8, 1))
+        tail = (nn.AdaptiveAvgPool2d((2, 3)), shared, nn.Flatten(), nn.Linear(48, 5))
+        return nn.Sequential(*stem, unit, nn.Tanh(), unit, *tail)
     unit = Residual(nn.Conv2d(8, 8, 3, padding=2, dilation=2, bias=False), nn.BatchNorm2d(8), nn.SiLU(), nn.Conv2d(8, 8, 1))
     tail = (nn.ConvTranspose2d(8, 6, 4, 2, 1), nn.ELU(), nn.Upsample(scale_factor=2), nn.Conv2d(6, 2, 3, padding=1), nn.Sigmoid())
     return nn.Sequential(*stem, unit, nn.LeakyReLU(0.1), *tail)
@@ -111,6 +115,7 @@ MADE: Mapping[str, Callable[[Path, int], Path]] = {
     "classes.pt2": _torch("classes", ".pt2"),
     "rescaling.keras": _keras("rescaling"),
     "map.onnx": _torch("map", ".onnx"),
+    "twice.pt2": _torch("twice", ".pt2"),
     "normalization.keras": _keras("normalization"),
     "map.pt2": _torch("map", ".pt2"),
     "flat.keras": _keras("flat"),
