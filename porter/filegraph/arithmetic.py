@@ -19,7 +19,7 @@ from porter.filegraph.dataflow import N, Pattern, Reference, Tensor
 from porter.filegraph.dims import Dim, Open, product, quotient
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.views import View, unrepeated
-from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
+from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk, apply
 from porter.graph import INPUT, MOST_CONSTANTS, Op, ops
 
 SELU_ALPHA, SELU_GAMMA = 1.6732632423543772, 1.0507009873554805
@@ -42,6 +42,8 @@ def combine(walk: Walk[N], node: N, kind: str, sources: Sequence[Reference]) -> 
     """Add, Sub, Mul, Div, Max, Min, Mean or Pow: of values, or of a value and a constant."""
     if kind in ("Add", "Mul") and (alone := _beside_zeros(walk, sources)) is not None:
         return alone if kind == "Add" else Lacks(zeros=alone.sizes)
+    if kind == "Mul" and (filled := _filling(walk, node, sources)) is not None:
+        return filled
     sources = [*map(walk.unrepeated, sources)]
     if all(map(walk.flow.is_value, sources)):
         return of_values(walk, node, kind, sources)
@@ -58,6 +60,20 @@ def _beside_zeros(walk: Walk[N], sources: Sequence[Reference]) -> View | None:
     sizes = walk.sizes(values[0]) if len(values) == 1 < len(sources) else None
     same = sizes is not None and all(sizes == walk.blank.get(source, sizes) for source in sources)
     return walk.view(values[0]) if same else None
+
+
+def _filling(walk: Walk[N], node: N, sources: Sequence[Reference]) -> Lacks | None:
+    """A number that is repeated to sizes, times another one."""
+    sizes = [walk.repeated[source].sizes for source in sources if source in walk.repeated]
+    numbers = [walk.flow.number(walk.unrepeated(source)) for source in sources if not walk.is_value(source)]
+    if len(sizes) != 1 or len(numbers) < len(sources) or None in numbers:
+        return None
+    product = math.prod(number or 0.0 for number in numbers)
+    if not product:
+        return Lacks(zeros=sizes[0])
+    return Lacks(
+        f"{node.op} of constants", repeated=Repeated(walk.flow.stated(f"{node.name}:number", np.asarray(product)), sizes[0])
+    )
 
 
 def _narrow(walk: Walk[N], source: Reference, other: Reference) -> Reference:

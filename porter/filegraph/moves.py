@@ -18,7 +18,7 @@ from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import N, Reference
 from porter.filegraph.dims import Dim, Open, Undecided, known, product, text
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.places import place_of
+from porter.filegraph.places import Items, place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Repeated, Source, Walk
 from porter.graph import CropAxis, ExtendMap, Rearrange, Tokens, Upsample
@@ -82,6 +82,10 @@ def unsqueeze(walk: Walk[N], node: N, source: Reference, places: Collection[int]
 
 
 def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -> Read:
+    filled = walk.repeated.get(source)
+    if filled is not None and not walk.is_value(source) and walk.flow.number(filled.before) is not None:
+        sizes = Items(filled.sizes)
+        return Lacks(f"{node.op} of a constant", repeated=replace(filled, sizes=tuple(sizes[axis] for axis in order)))
     return walk.view(source).transposed(order) or Lacks()
 
 
@@ -287,19 +291,19 @@ def _joined(walk: Walk[N], node: N, views: Sequence[View | None], place: int) ->
 
 
 def _with_zeros(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
-    """Values with stored zeros before and after them; None where other constants are among them."""
+    """Values with one number everywhere before and after them, mostly zeros; None where other constants are among them."""
     values = [number for number, source in enumerate(sources) if walk.is_value(source)]
     if not values or any(not walk.is_value(source) for source in sources[values[0] : values[-1] + 1]):
         return None
-    counts = [None if walk.is_value(source) else walk.zeros(source, place) for source in sources]
-    before, after = counts[: values[0]], counts[values[-1] + 1 :]
-    stated = [[count for count in each if count is not None] for each in (before, after)]
-    if len(stated[0]) + len(stated[1]) < len(before) + len(after):
+    ends = sources[: values[0]], sources[values[-1] + 1 :]
+    stated = [[each for source in end if (each := walk.filling(source, place)) is not None] for end in ends]
+    fills = {number for each in stated for _, number in each}
+    if any(len(each) < len(end) for each, end in zip(stated, ends, strict=True)) or len(fills) != 1:
         return None
     inner = sources[values[0] : values[-1] + 1]
     found = concat(walk, node, inner, place) if len(inner) > 1 else walk.kept(inner[0])
-    first, last = (sum(known(each)) for each in stated)
-    return _padded(walk, node, found, {place: (first, last)}, 0.0) if isinstance(found, View) else None
+    first, last = (sum(known([size for size, _ in each])) for each in stated)
+    return _padded(walk, node, found, {place: (first, last)}, fills.pop()) if isinstance(found, View) else None
 
 
 def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read:

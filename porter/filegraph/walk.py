@@ -201,15 +201,18 @@ class Walk(Generic[N]):
         """A value before its axes of one cell are repeated; another one as it is."""
         return self.repeated[source].before if source in self.repeated else source
 
-    def zeros(self, source: Reference, place: int) -> Dim | None:
-        """The size of an axis of a constant that is zeros; None for other constants."""
+    def filling(self, source: Reference, place: int) -> tuple[Dim, float] | None:
+        """The size of an axis of a constant that is one number everywhere, and the number; None for other constants."""
         if source in self.blank:
-            return self.blank[source][place_of(place, len(self.blank[source]))]
-        before = self.unrepeated(source)
-        tensor = self.flow.weights(before)
-        if tensor is None or not tensor.shape:
+            return self.blank[source][place_of(place, len(self.blank[source]))], 0.0
+        tensor = self.flow.weights(self.unrepeated(source))
+        if tensor is None:
             return None
-        return None if np.any(self.flow.held(tensor.name)) else tensor.shape[place_of(place, len(tensor.shape))]
+        shape = self.repeated[source].sizes if source in self.repeated else tensor.shape
+        numbers = self.flow.held(tensor.name)
+        if not shape or not numbers.size or np.any(numbers != numbers.flat[0]):
+            return None
+        return shape[place_of(place, len(shape))], float(numbers.flat[0])
 
     def array(self, source: Source, order: Sequence[int] | None = None) -> View | None:
         """A value as an array with its tensor's axes, in another order if one is given, or as features; None where porter has no op

@@ -118,7 +118,7 @@ class Constants:
         """
         if name in self.variables:
             return self.variables[name].shape
-        return self._shape(self.nodes[name]) if self.nodes[name].op == "Const" else None
+        return self._shape(self.nodes[name]) if name in self.nodes and self.nodes[name].op == "Const" else None
 
     def array(self, name: str) -> Array:
         """The value of a constant or variable.

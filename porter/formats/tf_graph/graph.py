@@ -20,12 +20,15 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.formats.tf_graph.arithmetic import kind_of
 from porter.formats.tf_graph.constants import EVALUATORS, RESHAPES, Constants, is_cast
 from porter.formats.tf_graph.ends import input_sizes
+from porter.formats.tf_graph.functions import inline_functions
 from porter.formats.tf_graph.nodes import GraphNode, Refuse, Walk, ordered
 from porter.formats.tf_graph.ops import READERS
 from porter.graph import OF_LOGITS, Resize, ResizeLike, Upsample
 from porter.padding import ANY, Size
 
 _FLOAT = 1
+_MOST_ROUNDS = 16
+"""So often a graph is read again because a condition was known; a branch may have another If."""
 _KERNEL_OPS = ("Conv2D", "DepthwiseConv2dNative")
 _THROUGH = frozenset(
     {
@@ -53,6 +56,7 @@ class PlainGraph:
         ends: the values that the graph gives.
         budget: bytes that its constants may unpack to together.
         size: of the image, where the graph leaves it open.
+        functions: that its nodes may call: the branches of an If.
     """
 
     nodes: Mapping[str, GraphNode]
@@ -61,6 +65,7 @@ class PlainGraph:
     ends: Sequence[Reference]
     budget: int
     size: Size | None = None
+    functions: Sequence[Any] = ()
 
 
 def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, Array]]:
@@ -78,13 +83,13 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     Raises:
         FileError: there is a loop, a node is missing, or a constant does not hold what it declares.
     """
-    nodes = _without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image)
-    nodes, ends = _shortened(ordered(nodes, [name for name, _ in graph.ends], refuse), graph.ends)
-    plain = replace(graph, nodes=nodes, ends=ends)
-    constants = Constants(nodes, graph.variables, graph.budget, refuse)
-    walk, found = _walked(plain, constants, graph.size)
+    graph = replace(graph, nodes=_without_integers(_begun_at(graph.image, _with_constants(graph)), graph.image))
+    constants = Constants(graph.nodes, graph.variables, graph.budget, refuse)
+    nodes, walk, found = _decided(graph, constants, graph.size)
     if found.size != ANY and graph.size is None:
-        everywhere, at_every = _walked(plain, constants, ANY)
+        # A branch that is taken at one size only may have nodes of the names of another one's.
+        others = replace(constants, nodes=graph.nodes, _decoded={}) if len(nodes.keys() - graph.nodes.keys()) else constants
+        _, everywhere, at_every = _decided(graph, others, ANY)
         if at_every.nodes == found.nodes or (at_every.fits(found.size) and _unresized(at_every) == _unresized(found)):
             walk, found = everywhere, replace(at_every, size=found.size, resizable=True)
     used = [stored.name for node in found.nodes for stored in node.tensors.values() if stored.name not in found.evaluated]
@@ -93,6 +98,33 @@ def read_graph(graph: PlainGraph, refuse: Refuse) -> tuple[FileGraph, dict[str, 
     definition = _definition(nodes, tensors, walk.exact, found.resizable)
     found = replace(found, traced=graph.size is not None, definition=definition, language="tensorflow")
     return found, {**tensors, **found.evaluated}
+
+
+def _decided(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple[Mapping[str, GraphNode], Walk, FileGraph]:
+    """The nodes of a graph, in order and shortened, and as they are read at a size, with a branch in place of each StatelessIf that
+    is decided there: whose condition is stored, or computed from known sizes.
+    """
+    for _ in range(_MOST_ROUNDS):
+        constants.nodes = {**constants.nodes, **graph.nodes}
+        nodes, ends = _shortened(ordered(graph.nodes, [name for name, _ in graph.ends], constants.refuse), graph.ends)
+        plain = replace(graph, nodes=nodes, ends=ends)
+        walk, found = _walked(plain, constants, size)
+        chosen = {node.name: branch for node in nodes.values() if (branch := _branch(walk, graph, node)) is not None}
+        if not chosen:
+            break
+        inlined = inline_functions({**nodes, **chosen}, graph.functions, constants.refuse)
+        graph = replace(plain, nodes=inlined.nodes, ends=[inlined.moved.get(end, end) for end in ends])
+    return nodes, walk, found
+
+
+def _branch(walk: Walk, graph: PlainGraph, node: GraphNode) -> GraphNode | None:
+    """The call of a decided StatelessIf's branch; None of other nodes, and of one that takes a variable, which it might change."""
+    takes_variable = any(source in graph.variables for source, _ in node.inputs)
+    condition = walk.flow.truth(node.inputs[0]) if node.op == "StatelessIf" and node.inputs and not takes_variable else None
+    which = "then_branch" if condition else "else_branch"
+    if condition is None or which not in node.attributes:
+        return None
+    return replace(node, op="PartitionedCall", inputs=node.inputs[1:], attributes={"f": node.attributes[which]})
 
 
 def _walked(graph: PlainGraph, constants: Constants, size: Size | None) -> tuple[Walk, FileGraph]:

@@ -126,6 +126,14 @@ def _response_norm(walk: Walk, node: GraphNode) -> Read:
     return walk.builder.add(node.name, op, walk.value(node.inputs[0]))
 
 
+def _fill(walk: Walk, node: GraphNode) -> Read:
+    """One number, of sizes that are computed from open ones."""
+    sizes, number = walk.flow.dims(node.inputs[0]), walk.flow.number(node.inputs[1])
+    if sizes is None or number is None:
+        return Lacks()
+    return Lacks(repeated=Repeated(node.inputs[1], tuple(sizes))) if number else Lacks(zeros=tuple(sizes))
+
+
 def _block(walk: Walk, node: GraphNode) -> Stated:
     """The first SpaceToBatch and BatchToSpace have one number for rows and columns, as an attribute."""
     if node.op in ("SpaceToBatchND", "BatchToSpaceND"):
@@ -173,6 +181,7 @@ READERS: Mapping[str, Reader[GraphNode]] = {
     "Einsum": arithmetic.read_einsum,
     "Exp": arithmetic.read_exponential,
     "ExpandDims": by_numbers(moves.unsqueeze),
+    "Fill": _fill,
     "LRN": _response_norm,
     "LogSoftmax": lambda walk, node: log_softmax(walk, node, node.inputs[0], -1),
     "LeakyRelu": unary(lambda node: LeakyRelu(node.real("alpha", 0.2))),

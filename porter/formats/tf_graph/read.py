@@ -72,7 +72,7 @@ def read_definition(stored: Checkpoint, graph: Any, outputs: Sequence[str], size
         message = f"the graph has variables without values, such as '{unfrozen[0]}': it is not frozen"
         raise FileError(message, where=str(path), next="name the checkpoint beside it")
     variables = {name: array for name, array in stored.tensors.items() if name in nodes}
-    found, tensors = read_graph(PlainGraph(nodes, variables, image, ends, budget, size), refuse)
+    found, tensors = read_graph(PlainGraph(nodes, variables, image, ends, budget, size, list(graph.library.function)), refuse)
     return replace(stored, tensors=tensors, notes=(*notes, _span(image, ends)), graph=found)
 
 
@@ -124,7 +124,8 @@ def read_saved_model(path: Path, outputs: Sequence[str] = (), size: Size | None 
     nodes = variables.renamed(needed)
     files = (file, *variables.files)
     budget = most_bytes(sum(part.stat().st_size for part in files))
-    found, tensors = read_graph(PlainGraph(nodes, variables.values, image, ends, budget, size), refuse)
+    plain_graph = PlainGraph(nodes, variables.values, image, ends, budget, size, list(meta.graph_def.library.function))
+    found, tensors = read_graph(plain_graph, refuse)
     tags = f"signature '{name}'" if name else "no signature"
     return Checkpoint(path, "saved-model", "tf", tensors, (tags, *notes, _span(image, ends)), graph=found, files=files)
 

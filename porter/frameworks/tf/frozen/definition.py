@@ -23,7 +23,7 @@ PURE_OPS = frozenset(
         *("Neg", "Abs", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Expm1", "Log", "Cast"),
         *("Reshape", "Squeeze", "ExpandDims", "Transpose", "Concat", "ConcatV2", "Split", "SplitV", "Pack", "Unpack", "Slice"),
         *("DepthToSpace", "SpaceToDepth", "SpaceToBatchND", "BatchToSpaceND", "ReverseV2", "Tile", "FloorDiv", "FloorMod"),
-        *("SpaceToBatch", "BatchToSpace", "BroadcastTo", "MatrixDiagV3", "OnesLike", "Range", "Roll", "ZerosLike"),
+        *("SpaceToBatch", "BatchToSpace", "BroadcastTo", "MatrixDiagV3", "Fill", "OnesLike", "Range", "Roll", "ZerosLike"),
         *("ResizeNearestNeighbor", "ResizeBilinear", "ResizeBicubic"),
         *("StridedSlice", "Shape", "ShapeN", "Size", "Rank", "Pad", "PadV2", "MirrorPad", "ArgMax", "Gather", "GatherV2"),
         *("Equal", "IsFinite", "Less", "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalNot"),
