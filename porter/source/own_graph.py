@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from porter.base.errors import MappingError, UsageError, some
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import completed
@@ -12,13 +14,15 @@ from porter.filegraph.to_graph import Translated, expect_ops, to_graph
 from porter.fitting.fit import OWN_GRAPH, Fit
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import engine_name
-from porter.graph import Conv, Dense, Graph, shapes, tensor_shapes
+from porter.graph import Conv, Dense, Graph, Node, shapes, tensor_shapes, with_own_tensors
 from porter.graph.ops import channels_in
 from porter.padding import ANY, Size
 from porter.source.blocks import under_paths, with_blocks
 from porter.source.opened import Opened
 from porter.source.opening import of_fit
 
+_NAMED = ("keras", "torch-export")
+"""Languages in which layers have tensors by name, whatever their numbers are."""
 PROBE = (224, 224)
 """Rows and columns at which a graph of any size is looked at."""
 
@@ -58,7 +62,32 @@ def translation(checkpoint: Checkpoint, wishes: Wishes) -> tuple[Translated, tup
         translated = to_graph(replace(file, size=(rows, columns)), wishes.keep_activation)
     except MappingError as error:
         raise MappingError(error.message, where=f"{where}: {error.where}" if error.where else where, next=error.next) from None
-    return translated, (rows, columns)
+    return replace(translated, graph=with_own_tensors(translated.graph, _alike_by_chance(checkpoint, translated))), (rows, columns)
+
+
+def _alike_by_chance(checkpoint: Checkpoint, translated: Translated) -> set[str]:
+    """Paths of layers that are no other call of the layer whose tensors they take: exporters join constants of the same numbers, as
+    norms that were never trained have them. Behind other calls of one layer they are calls.
+    """
+    file, graph, found = checkpoint.graph, translated.graph, set[str]()
+    assert file is not None
+    for node in graph.nodes if file.language not in _NAMED else ():
+        if node.shares is None:
+            continue
+        before = [_layer_before(graph, each) for each in (node, graph.by_path[node.shares])]
+        called = None not in before and len({each.path if each.path in found else each.holder for each in before if each}) == 1
+        arrays = [checkpoint.tensors[stored.name] for stored in file.by_name[translated.names[node.path]].tensors.values()]
+        if not called and all(np.all(array == array.flat[0]) for array in arrays):
+            found.add(node.path)
+    return found
+
+
+def _layer_before(graph: Graph, node: Node) -> Node | None:
+    """The layer with tensors that a node's first value comes from."""
+    before = graph.by_path.get(node.inputs[0])
+    while before is not None and not before.op.tensors(1):
+        before = graph.by_path.get(before.inputs[0])
+    return before
 
 
 def _unstated(size: Size, where: str) -> UsageError:

@@ -151,6 +151,20 @@ def test_a_port_of_older_porter_has_copies(port: Port) -> None:
     assert all(node.shares is None for node in from_record(record).nodes)
 
 
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_norms_that_an_exporter_joins_are_layers_by_themselves(dynamo: bool, tmp_path: Path) -> None:
+    """torch.onnx states the tensors of norms that were never trained once."""
+    torch.manual_seed(0)
+    shared = nn.Conv2d(8, 8, 1)
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.Tanh(), nn.BatchNorm2d(8), shared, nn.Tanh(), nn.BatchNorm2d(8), shared).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(network, (torch.randn(1, 3, SIZE, SIZE),), tmp_path / "model.onnx", dynamo=dynamo, external_data=False)
+    made = porter.convert(tmp_path / "model.onnx", to="torch", out=tmp_path / "port").port
+    assert made.record.proved and sorted(node.op_name for node in made.graph.nodes if node.shares) == ["conv"]
+    assert any("a copy for each" in note for note in made.record.source.notes)
+
+
 def of_keras(calls: Callable[[Any, Mapping[str, Any]], Any], path: Path) -> Path:
     keras.utils.set_random_seed(0)
     image, layers = keras.Input((SIZE, SIZE, 3)), keras.layers

@@ -67,7 +67,7 @@ def _of_any(judge: Judge, mutant: Mutant) -> str:
     for images, said in ((numbers, SAME), (abs(numbers), SAME_ABOVE_ZERO)):
         values = []
         for node, tensors in ((right, judge.tensors), (wrong, mutant.tensors)):
-            nodes = (*before, replace(node, inputs=("value",) * len(node.inputs)))
+            nodes = (*before, replace(node, inputs=("value",) * len(node.inputs), shares=None))
             values.append(Model(Graph(nodes, channels or 1, node.path), tensors).run(images, (node.path,)))
         if (distances(*values) <= MOVED).all() and (said is SAME or right.inputs[0] in nonnegative_paths(judge.graph)):
             return said
