@@ -1,41 +1,63 @@
 """porter moves trained weights of vision models between frameworks so that the port computes the same function, and proves it.
 
-The functions named below are the whole API; each is imported when it is first asked for.
+The names below are the whole API, which docs/api.md shows. Each is imported when it is first asked for; none imports a framework.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from porter.base.package import __version__ as __version__
 
 if TYPE_CHECKING:
-    from porter.conversion.convert import convert as convert
-    from porter.evaluation.evaluate import evaluate as evaluate, evaluate_several as evaluate_several
-    from porter.evaluation.padding_study.study import study as study
-    from porter.evaluation.prediction import predict as predict
-    from porter.identify.inspection import inspect as inspect
-    from porter.port.folder import load as load
-    from porter.reporting.write import report as report
-    from porter.verification.reverify import verify as verify
+    from porter.api.functions import (
+        convert as convert,
+        evaluate as evaluate,
+        evaluate_several as evaluate_several,
+        inspect as inspect,
+        list_models as list_models,
+        load as load,
+        open as open,
+        predict as predict,
+        report as report,
+        study as study,
+        verify as verify,
+    )
+    from porter.api.port import Port as Port, Ported as Ported
+    from porter.base.dtypes import OverflowsError as OverflowsError
+    from porter.base.errors import (
+        CheckFailed as CheckFailed,
+        ChecksumError as ChecksumError,
+        DownloadError as DownloadError,
+        FileError as FileError,
+        GraphError as GraphError,
+        MappingError as MappingError,
+        MissingFramework as MissingFramework,
+        PaddingError as PaddingError,
+        PorterError as PorterError,
+        RecipeError as RecipeError,
+        UsageError as UsageError,
+    )
 
 _MODULES = {
-    "convert": "porter.conversion.convert",
-    "evaluate": "porter.evaluation.evaluate",
-    "evaluate_several": "porter.evaluation.evaluate",
-    "inspect": "porter.identify.inspection",
-    "load": "porter.port.folder",
-    "predict": "porter.evaluation.prediction",
-    "report": "porter.reporting.write",
-    "study": "porter.evaluation.padding_study.study",
-    "verify": "porter.verification.reverify",
+    **dict.fromkeys(("convert", "evaluate", "evaluate_several", "inspect", "list_models", "load"), "porter.api.functions"),
+    **dict.fromkeys(("open", "predict", "report", "study", "verify"), "porter.api.functions"),
+    **dict.fromkeys(("Port", "Ported"), "porter.api.port"),
+    "OverflowsError": "porter.base.dtypes",
+    **dict.fromkeys(("CheckFailed", "ChecksumError", "DownloadError", "FileError", "GraphError"), "porter.base.errors"),
+    **dict.fromkeys(("MappingError", "MissingFramework", "PaddingError", "PorterError"), "porter.base.errors"),
+    **dict.fromkeys(("RecipeError", "UsageError"), "porter.base.errors"),
 }
 
-__all__ = ["convert", "evaluate", "evaluate_several", "inspect", "load", "predict", "report", "study", "verify"]
+__all__ = [
+    *("CheckFailed", "ChecksumError", "DownloadError", "FileError", "GraphError", "MappingError", "MissingFramework"),
+    *("OverflowsError", "PaddingError", "Port", "Ported", "PorterError", "RecipeError", "UsageError", "convert", "evaluate"),
+    *("evaluate_several", "inspect", "list_models", "load", "open", "predict", "report", "study", "verify"),
+]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'porter' has no attribute '{name}'")

@@ -6,6 +6,7 @@ their own, for `help()` and for mypy: a test compares them with the tables.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -283,3 +284,114 @@ RECIPE_NEW = _command(
 RECIPE_SCHEMA = _command(
     "recipe schema", "Print the JSON Schema of recipes and of zoos' files, for editors: the same with --json and without it.", ""
 )
+
+CALLS = {"convert": CONVERT, "verify": VERIFY, "predict": PREDICT, "evaluate": EVALUATE, "inspect": INSPECT, "study": STUDY}
+CALLS["report"] = REPORT
+"""The functions of the API, and the commands that call them."""
+ONLY_TYPED = {"layers", "results", "tensors", "all_sites"}
+"""Options of what the command line prints, which no function has."""
+_FUNCTIONS = {table.name: function for function, table in CALLS.items()}
+_TABLES = {table.name: table for table in list(vars().values()) if isinstance(table, Command)}
+_NAMES = "|".join(map(re.escape, sorted(_TABLES, key=len, reverse=True)))
+_COMMAND = re.compile(rf"\bporter (?P<name>{_NAMES})\b")
+_A_WORD = r"'[^']*'|[^\s;)'\"]*[^\s;:,.)'\"]"
+_WORD = re.compile(rf" (?P<word>{_A_WORD})")
+_FLAG = re.compile(rf"(?P<without>\b(?:without|leave out) )?(?P<flag>--[a-z][\w-]*)(?:[ =](?P<value>{_A_WORD}))?")
+_VALUE = re.compile(r"[A-Z0-9].*|'.*'|.*[=/_].*")
+"""What follows a flag as its value and not as the next word of a sentence; and the choices of its metavar."""
+_END = re.compile(r"$|[\n;,.)]| --")
+"""What follows a name, and does not follow a verb."""
+_NAMES_OF = {"ZOO", "ZOO,ZOO", "NAME", "timm", "FRAMEWORK"}
+_FLAGS = {
+    flag: option
+    for table in CALLS.values()
+    for option in table.options
+    if option.name not in ONLY_TYPED
+    for flag in (option.flag or "").split("/")
+    if flag
+}
+
+
+def parameter_of(flag: str) -> str:
+    """The parameter that a flag gives; any other text in the API's words."""
+    option = _FLAGS.get(flag)
+    return in_python(flag) if option is None else option.name
+
+
+def in_python(text: str) -> str:
+    """A message of porter's, which speaks of commands and flags, as the API says it: `add --input-size N` is `add input_size=N`,
+    and `porter convert FILE --to tf` is `porter.convert(FILE, to="tf")`.
+    """
+    said, place = "", 0
+    while found := _COMMAND.search(text, place):
+        call, end = _call(found["name"], text, found.end())
+        said += _flags(text[place : found.start()]) + (call or text[found.start() : end])
+        place = end
+    return said + _flags(text[place:])
+
+
+def _call(name: str, text: str, place: int) -> tuple[str | None, int]:
+    """The call of the command `name` whose options stand in `text` from `place` on, and where they end; None where no function has
+    one of them.
+    """
+    function, table = _FUNCTIONS.get(name), _TABLES[name]
+    flags = {flag: option for option in table.options for flag in (option.flag or "").split("/") if flag}
+    typed, given, callable_ = [option for option in table.options if option.flag is None], list[str](), True
+    while found := _WORD.match(text, place):
+        word, option = found["word"], flags.get(found["word"])
+        if option is not None:
+            place = found.end()
+            if option.kind is not bool and (value := _WORD.match(text, place)):
+                place = value.end()
+                given.append(_argument_of(option, value["word"]))
+            else:
+                given.append(_switched(option, word))
+            callable_ &= option.name not in ONLY_TYPED
+        elif typed and not word.startswith("--") and (not word.isalpha() or word.isupper() or text.startswith(" --", found.end())):
+            place = found.end()
+            given.append(_literal(word))
+            typed = typed[1:]
+        else:
+            break
+    if function is None or not callable_:
+        return None, place
+    return (f"porter.{function}({', '.join(given)})" if given else f"porter.{function}"), place
+
+
+def _flags(text: str) -> str:
+    """`text` with arguments in place of flags."""
+    return _FLAG.sub(_named, text)
+
+
+def _named(found: re.Match[str]) -> str:
+    option, value, before = _FLAGS.get(found["flag"]), found["value"], found["without"] or ""
+    if option is None:
+        return found[0]
+    rest = "" if value is None else f" {_flags(value)}"
+    choices = (option.metavar or "").strip("[]").split("|")
+    named = value is not None and not _NAMES_OF.isdisjoint(choices) and bool(_END.match(found.string, found.end()))
+    if value is not None and (option.kind is not bool or named) and (named or value in choices or _VALUE.fullmatch(value)):
+        return before + _argument_of(option, value)
+    if before or option.kind is not bool:
+        return f"{before}{option.name}{rest}"
+    return _switched(option, found["flag"]) + rest
+
+
+def _switched(option: Option, flag: str) -> str:
+    """A switch as it is given: `check=False` for `--no-check`."""
+    return f"{option.name}={flag == str(option.flag).partition('/')[0]}"
+
+
+def _argument_of(option: Option, word: str) -> str:
+    if option.read is split_settings and "=" in word:
+        name, _, value = word.strip("'").partition("=")
+        return f'{option.name}={{"{name}": {_literal(value)}}}'
+    return f"{option.name}={_literal(word)}"
+
+
+def _literal(word: str) -> str:
+    """A word of a command in Python: a number and a word that stands for something, such as FILE, are no texts."""
+    word = word.strip("'")
+    if word.endswith("*"):  # which a shell would take apart
+        return f'glob.glob("{word}")'
+    return word if re.fullmatch(r"[A-Z][A-Z_]*|\d+(\.\d+)?", word) else f'"{word}"'

@@ -1,4 +1,4 @@
-"""The command line: parses, calls the API, prints."""
+"""The command line: parses, calls the functions that the API gives, prints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-import porter
 from porter.base import options
+from porter.base.package import __version__
 from porter.cli import printing
 from porter.cli.arguments import Given, WithStock, command, help_without_command
 from porter.cli.recipes import recipe_app
@@ -40,20 +40,24 @@ def start(
     context: typer.Context, version: Annotated[bool, typer.Option("--version", help="Show porter's version and exit.")] = False
 ) -> None:
     if version:
-        show([f"porter {porter.__version__}"])
+        show([f"porter {__version__}"])
         raise typer.Exit
     help_without_command(context)
 
 
 @command(app, options.CONVERT, cls=WithStock)
 def convert(given: Given, as_json: bool) -> None:
-    conversion = porter.convert(**given)
+    from porter.conversion.convert import convert
+
+    conversion = convert(**given)
     show(conversion.record() if as_json else printing.conversion(conversion))
 
 
 @command(app, options.VERIFY)
 def verify(given: Given, layers: bool, as_json: bool) -> None:
-    verdict = porter.verify(**given)
+    from porter.verification.reverify import verify
+
+    verdict = verify(**given)
     show(verdict.record() if as_json else printing.verdict(verdict, layers))
     if not verdict.ok:
         raise typer.Exit(1)
@@ -61,7 +65,9 @@ def verify(given: Given, layers: bool, as_json: bool) -> None:
 
 @command(app, options.PREDICT)
 def predict(given: Given, as_json: bool) -> None:
-    predictions = porter.predict(**given)
+    from porter.evaluation.prediction import predict
+
+    predictions = predict(**given)
     if as_json:
         show({"predictions": [prediction.record() for prediction in predictions]})
     else:
@@ -73,7 +79,9 @@ def evaluate(given: Given, results: Path | None, as_json: bool) -> None:
     if results is not None:
         expect_folder(results)
     try:
-        measured = porter.evaluate_several(**given)
+        from porter.evaluation.evaluate import evaluate_several
+
+        measured = evaluate_several(**given)
     except KeyboardInterrupt as stopped:  # typer would end without a word
         end_with(stopped)
     from porter.cli.evaluation import evaluation, evaluations
@@ -95,7 +103,9 @@ def evaluate(given: Given, results: Path | None, as_json: bool) -> None:
 
 @command(app, options.INSPECT)
 def inspect(given: Given, tensors: bool, as_json: bool) -> None:
-    inspection = porter.inspect(**given)
+    from porter.identify.inspection import inspect
+
+    inspection = inspect(**given)
     show(inspection.record() if as_json else printing.inspection(inspection, tensors))
 
 
@@ -122,17 +132,20 @@ def fetch(variant: str, source: str, recipes: Path | None, as_json: bool) -> Non
 
 @command(study_app, options.STUDY)
 def study_padding(given: Given, source: str | None, as_json: bool) -> None:
-    studied = porter.study(source=source, **given)
-    from porter.cli.study import study
+    from porter.cli.study import study as printed
+    from porter.evaluation.padding_study.study import study
 
-    show(studied.record() if as_json else study(studied))
+    studied = study(source=source, **given)
+    show(studied.record() if as_json else printed(studied))
     if not studied.complete:
         raise typer.Exit(INTERRUPTED)
 
 
 @command(app, options.REPORT)
 def report(given: Given, as_json: bool) -> None:
-    written = porter.report(**given)
+    from porter.reporting.write import report
+
+    written = report(**given)
     show(written.record() if as_json else printing.report(written))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import TRAINED, Destination, get_destination
-from porter.frameworks.in_memory import held_by
+from porter.frameworks.in_memory import Example, Model, is_model
 from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
 from porter.graph.pads import pads_of
@@ -53,11 +54,11 @@ class Conversion:
 
 
 def convert(
-    subject: AnyPath | object,
+    subject: AnyPath | Model,
     source: str | None = None,
     to: str = "torch",
     *,
-    example: object = None,
+    example: Example | None = None,
     weights: AnyPath | None = None,
     out: AnyPath | None = None,
     overwrite: bool = False,
@@ -83,14 +84,16 @@ def convert(
     """Ports a variant from a zoo, or a file that carries its own graph, to a framework, and proves the port against its source.
 
     Args:
-        subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe. Where a recipe
-            has the file's graph, its names, labels and protocol are used.
+        subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe, or a model in
+            memory: a torch.nn.Module in eval mode, a keras.Model or an onnx.ModelProto, which stays as it is and is its own
+            reference. Where a recipe has the graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
         to: a framework: `tf`, `torch`, `onnx`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names, here and
             for `source`; `keras` is one of `tf` here.
+        example: what a module of torch is exported with: a batch, or one for each input; None for zeros of `input_size`.
         weights: a weights file, or a port; None for the zoo's published file.
-        out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here. It appears whole or not at
-            all.
+        out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here; for a
+            model in memory, a temporary folder that lives as long as the Port. It appears whole or not at all.
         padding: `shipped`, the pads of the zoo's own code, or `trained`, the pads that the weights were trained with, at the sites
             where the recipe says that the two differ.
         input_size: `224`, `(225, 201)` (rows x columns), `225x201` or `any`; None for the file's own, otherwise the recipe's.
@@ -132,35 +135,37 @@ def convert(
             "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} are run, and not trained on"
         )
         raise UsageError(reason, where="--keep-dropout", next="leave it out")
-    held = held_by(subject)
+    if not is_model(subject) and not isinstance(subject, str | PathLike):
+        expected = "a variant, a file, a torch.nn.Module, a keras.Model or an onnx.ModelProto"
+        raise UsageError(f"this is a {type(subject).__name__}, expected {expected}", next="give one of them")
+    named = fspath(subject) if isinstance(subject, str | PathLike) else ""
     given: ReferenceName | None = None
     if reference is not None:
-        if held is not None:
+        if is_model(subject):
             raise UsageError("a model in memory is its own reference", where="--reference", next="leave it out")
         from porter.verification.user_reference import parse_reference
 
-        given = parse_reference(str(reference))
+        given = parse_reference(fspath(reference))
         if check is False:
             raise UsageError("a reference is compared with the port", where="--no-check", next="leave out one of the two")
     pads: Padding | None = None
-    if source is None or held is not None:
+    if source is None or is_model(subject):
         needing: dict[str, object] = {"--map": mapped, "--option": options, "--padding": padding != "shipped", "--origin": origin}
-        if held is not None:
+        if is_model(subject):
             needing |= {"--from": source, "--weights": weights}
         expect_no_recipe([name for name, given in needing.items() if given])
         wishes = Wishes(keep_background, mapped, size=size, keep_activation=keep_activation, outputs=outputs)
-    if held is not None:
-        opening = partial(open_model, subject, wishes, folder, example)
-        name = "model"
+    if is_model(subject):
+        opening, name = partial(open_model, subject, wishes, folder, example), type(subject).__name__
     elif source is None:
-        file = expect_file(str(subject), folder)
+        file = expect_file(named, folder)
         opening = partial(open_file, file, wishes, folder, path_of(weights))
         name = file.name if file.is_dir() else file.stem
     else:
         if keep_activation or outputs:
             where = "--outputs" if outputs else "--keep-activation"
             raise UsageError("a recipe's port gives logits", where=where, next="porter convert FILE --to FRAMEWORK")
-        member = find_member(str(subject), source, folder)
+        member = find_member(named, source, folder)
         wishes = Wishes(keep_background, mapped, choose_options(member.recipe, options or {}), origin=origin)
         pads = parse_padding(padding, member)
         opening = partial(open_member, member, path_of(weights), wishes)
@@ -169,7 +174,7 @@ def convert(
     with new_folder(port, overwrite) as building:
         opened = opening() if pads is None else with_padding(opening(), pads)
         opened = with_dropouts(opened) if keep_dropout else opened
-        facts = photos.of(opened.facts, str(subject))
+        facts = photos.of(opened.facts, named or opened.file.file)
         assumed = facts.assumed + (opened.assumed_size if size is None else ())
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
         size = size or opened.sizes.built

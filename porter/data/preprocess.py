@@ -211,6 +211,25 @@ def open_image(source: Path | bytes | BinaryIO, jpeg: Jpeg | None = None) -> Ima
         raise FileError(f"a broken image: {error!r}", where=where, next="check the file") from None
 
 
+def as_image(photo: Image | NDArray[np.generic]) -> Image:
+    """A photo in memory as 8-bit RGB, as `open_image` gives it: an image of Pillow, or bytes H x W x RGB or H x W.
+
+    Raises:
+        UsageError: it is something else. FileError: its values have no defined brightness.
+    """
+    import numpy as np
+    from PIL import Image as pillow
+
+    if isinstance(photo, pillow.Image):
+        return _to_rgb(photo)
+    pixels = np.asarray(photo)
+    if pixels.dtype != np.uint8 or not pixels.size or pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (3,)):
+        shape = " x ".join(map(str, pixels.shape)) or type(photo).__name__
+        next = "give bytes H x W x RGB, a path or an image of Pillow; the protocol scales them"
+        raise UsageError(f"this is no photo: {shape} of {pixels.dtype}", next=next)
+    return _to_rgb(pillow.fromarray(pixels))
+
+
 def _bytes_of(file: IO[bytes]) -> int:
     at = file.tell()
     size = file.seek(0, 2)

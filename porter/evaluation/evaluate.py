@@ -31,9 +31,11 @@ from porter.evaluation.published import judge, notes_on_weights, obstacles, othe
 from porter.evaluation.results import Accuracy, Crops, Evaluation, OfPort
 from porter.evaluation.scoring import Scored
 from porter.files import AnyPath, expect_folder, path_of
+from porter.frameworks.in_memory import Model
 from porter.graph import tensor_shapes
 from porter.port import Port, Record, read_port, update_record
 from porter.recipe import Member
+from porter.source.in_memory import Weights, weights_of
 from porter.source.of_port import member_of, source_of
 from porter.source.protocol import doubted, read_stated
 
@@ -46,7 +48,7 @@ def evaluate(
     data: AnyPath,
     *,
     source: bool = False,
-    weights: AnyPath | None = None,
+    weights: AnyPath | Model | None = None,
     precision: str = "fp32",
     amp: str | None = None,
     compiled: bool = False,
@@ -79,7 +81,7 @@ def evaluate(
     Args:
         data: class folders, the official validation tar, or Parquet or webdataset shards (porter.data.layouts).
         source: runs the source in its own framework beside the port, over the same batches, in float32 on the same device.
-        weights: the file that the port was made from; None for the zoo's published one.
+        weights: the file or the model in memory that the port was made from; None for the zoo's published one.
         precision: `fp32` (an NVIDIA GPU's TF32 is off), `tf32`, `bf16` or `fp16` (torch's autocast: batch norms stay in float32).
         amp: `bf16` or `fp16`, in place of `precision`.
         compiled, channels_last: of torch ports (porter.frameworks.Run).
@@ -136,7 +138,7 @@ def evaluate_several(
     data: AnyPath,
     *,
     source: bool = False,
-    weights: AnyPath | None = None,
+    weights: AnyPath | Model | None = None,
     precision: str = "fp32",
     amp: str | None = None,
     compiled: bool = False,
@@ -196,7 +198,7 @@ def evaluate_several(
         advice = "run it in one process first, and give all of them what it takes"
         raise UsageError("each of several processes would choose a way of its own", where="--fast", next=advice)
     with joined(process) as gather:
-        entrants = [_entrant(folder, source, path_of(weights), path_of(recipes), options) for folder in folders]
+        entrants = [_entrant(folder, source, weights_of(weights), path_of(recipes), options) for folder in folders]
         sets = {classes: _photos(Path(data), classes, options) for classes in dict.fromkeys(map(_classes, entrants))}
         real = replace(options, labels=path_of(real_labels), limit=None)
         relabelled = {classes: _photos(Path(data), classes, real) for classes in sets} if real.labels else {}
@@ -260,7 +262,7 @@ def _expect_apart(folders: Sequence[AnyPath], predictions: AnyPath | None) -> No
         expect_folder(Path(predictions))
 
 
-def _entrant(folder: AnyPath, source: bool, weights: Path | None, recipes: Path | None, options: Options) -> Entrant:
+def _entrant(folder: AnyPath, source: bool, weights: Weights | None, recipes: Path | None, options: Options) -> Entrant:
     port = read_port(Path(folder))
     port = replace(port, record=options.stated.of(port.record, str(folder)))
     return Entrant(port, protocol_of(port, options.crops), source_of(port, weights, recipes) if source else None)

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from porter.base.dtypes import Array
 from porter.base.errors import FileError, UsageError
-from porter.data.preprocess import Preprocess, open_image, prepare
+from porter.data.preprocess import Preprocess, as_image, open_image, prepare
 from porter.data.statements import fed
-from porter.evaluation.protocol import expect_protocol, fitted, rescaled
+from porter.evaluation.protocol import expect_prepared, expect_protocol, fitted, rescaled
 from porter.evaluation.ranking import probabilities, top_classes
 from porter.files import AnyPath
 from porter.port import Port, read_port
 from porter.source.protocol import read_stated
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+Photo: TypeAlias = "AnyPath | Image | Array"
+"""A photo as callers of the API give it: a file, an image of Pillow, or an array H x W x RGB (or H x W) of bytes."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,11 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The likeliest classes of a photo, best first, all of its logits, and the part of it that the model was fed."""
+    """The likeliest classes of a photo, best first, all of its logits, and the part of it that the model was fed.
+
+    Attributes:
+        image: the file; of a photo in memory its place among the photos, from 1.
+    """
 
     image: Path
     fed: str
@@ -50,7 +62,7 @@ class Prediction:
 
 def predict(
     folder: AnyPath,
-    images: AnyPath | Sequence[AnyPath],
+    images: Photo | Sequence[Photo],
     *,
     preprocess: AnyPath | Mapping[str, object] | None = None,
     class_names: AnyPath | None = None,
@@ -58,11 +70,11 @@ def predict(
     """The five likeliest classes of each photo.
 
     Args:
-        images: files of photos; one path is one photo.
+        images: photos, each a file, an image of Pillow or an array H x W x RGB (or H x W) of bytes; one of them, or a sequence.
         preprocess, class_names: as `convert` takes them, in place of the port's own.
     """
-    folder, photos = Path(folder), [Path(image) for image in ([images] if isinstance(images, str | PathLike) else images)]
-    for path in photos:
+    folder, photos = Path(folder), _each(images)
+    for path in (Path(photo) for photo in photos if isinstance(photo, str | PathLike)):
         if path.is_dir():
             raise UsageError(
                 "predict takes photos, and this is a folder", where=str(path), next=f"porter predict {folder} {path}/*"
@@ -70,9 +82,48 @@ def predict(
     port = read_port(folder)
     port = replace(port, record=read_stated(preprocess, class_names).of(port.record, str(folder)))
     protocol = fitted(expect_protocol(port), port.record.input, str(folder))
-    batches = [prepare(open_image(path, protocol.jpeg), protocol)[np.newaxis] for path in photos]
+    batches = [pixels_of(photo, protocol)[np.newaxis] for photo in photos]
     model = port.build()
-    return tuple(_predict(port, model, protocol, path, batch) for path, batch in zip(photos, batches, strict=True))
+    names = [Path(photo if isinstance(photo, str | PathLike) else f"photo {place}") for place, photo in enumerate(photos, 1)]
+    return tuple(_predict(port, model, protocol, name, batch) for name, batch in zip(names, batches, strict=True))
+
+
+def _each(images: Photo | Sequence[Photo]) -> list[Photo]:
+    """The photos; one photo is one of them, whatever it is."""
+    several = isinstance(images, Sequence) and not isinstance(images, str | PathLike)
+    return list(cast("Sequence[Photo]", images)) if several else [cast("Photo", images)]
+
+
+def pixels_of(photo: Photo, protocol: Preprocess) -> NDArray[np.float32]:
+    """A photo as the array 3 x H x W that a model takes.
+
+    Raises:
+        FileError: it cannot be read, or is no photo.
+    """
+    image = open_image(Path(photo), protocol.jpeg) if isinstance(photo, str | PathLike) else as_image(photo)
+    return prepare(image, protocol)
+
+
+def transform_of(folder: AnyPath) -> Callable[[Photo], Tensor | Array]:
+    """What makes a photo the input of a port, without the axis of the batch: a tensor C x H x W for a port in torch, otherwise an
+    array in the port's own order.
+
+    Raises:
+        UsageError: nothing says how photos become the input.
+    """
+    port = read_port(Path(folder))
+    protocol = fitted(expect_prepared(port), port.record.input, str(folder))
+    in_torch, channels_last = port.record.framework == "torch", port.record.input.layout == "NHWC"
+
+    def transform(photo: Photo) -> Tensor | Array:
+        pixels = pixels_of(photo, protocol)
+        if in_torch:
+            import torch
+
+            return torch.from_numpy(pixels)
+        return pixels.transpose(1, 2, 0) if channels_last else pixels
+
+    return transform
 
 
 def _predict(port: Port, model: Any, protocol: Preprocess, image: Path, batch: Array) -> Prediction:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from types import TracebackType
-from typing import Any
+
+from porter.base.progress import progress_bar
 
 
 class Progress:
@@ -13,16 +13,8 @@ class Progress:
     """
 
     def __init__(self, photos: int, shown: bool = True, labelled: bool = True, done: int = 0) -> None:
-        from tqdm import tqdm
-
-        self._bar: Any = tqdm(
-            total=photos,
-            initial=done,
-            desc=f"goes on at photo {done:,}" if done else None,
-            unit=" images",
-            leave=False,
-            disable=not (shown and sys.stderr.isatty()),
-        )
+        said = f"goes on at photo {done:,}" if done else None
+        self._bar = progress_bar(shown=shown, total=photos, initial=done, desc=said, unit=" images")
         self._done = self._right = 0
         self._labelled = labelled
 

@@ -16,11 +16,33 @@ _SCALINGS = {PIXELS: "", SIGNED: ",divide=127.5,mean=1"}
 
 
 def expect_protocol(port: Port) -> Preprocess:
-    """A port's protocol.
+    """The protocol of a port that predicts classes.
 
     Raises:
         UsageError: the port gives no logits, takes no photos or has no protocol; the error has the line to type.
     """
+    _expect_photos(port)
+    return _expect_classes(port.record, str(port.folder)) if port.record.output == "features" else expect_prepared(port)
+
+
+def expect_prepared(port: Port) -> Preprocess:
+    """A port's protocol, whatever it gives.
+
+    Raises:
+        UsageError: the port takes no photos or has no protocol; the error has the line to type.
+    """
+    _expect_photos(port)
+    record, where = port.record, str(port.folder)
+    _expect_colours(record.input.channels, where)
+    if record.preprocess is None:
+        size = max(record.input.size or record.input.native_size)
+        trained_in_tf = FORMATS[record.source.format].framework == "tf" if record.source.format in FORMATS else False
+        scaling = _SCALINGS.get(stated_range(port.graph, None) or UNIT, ",divide=255")
+        raise _no_protocol(where, example(size, "tf_bilinear" if trained_in_tf else "pil_bilinear", scaling))
+    return record.preprocess
+
+
+def _expect_photos(port: Port) -> None:
     record = port.record
     if port.graph.further_inputs:
         next = "porter.load gives the model, which takes them in this order"
@@ -29,14 +51,6 @@ def expect_protocol(port: Port) -> Preprocess:
     if record.input.layout in ("NC", "file"):
         next = "porter.load gives the model, which takes it"
         raise UsageError(f"this model takes {axes_text(port.graph.axes)}, no photos", where=str(port.folder), next=next)
-    if record.output != "features":
-        _expect_colours(record.input.channels, str(port.folder))
-    if record.preprocess is None and record.output != "features":
-        size = max(record.input.size or record.input.native_size)
-        trained_in_tf = FORMATS[record.source.format].framework == "tf" if record.source.format in FORMATS else False
-        scaling = _SCALINGS.get(stated_range(port.graph, None) or UNIT, ",divide=255")
-        raise _no_protocol(str(port.folder), example(size, "tf_bilinear" if trained_in_tf else "pil_bilinear", scaling))
-    return _expect_classes(record, str(port.folder))
 
 
 def _no_protocol(where: str, line: str) -> UsageError:

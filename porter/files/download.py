@@ -7,7 +7,6 @@ import re
 import shutil
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener, url2pathname
 
 from porter.base.errors import DownloadError, FileError
+from porter.base.progress import has_viewer, progress_bar
 
 MAX_BYTES = 4 << 30
 """All known published files of vision models are below 1 GiB."""
@@ -204,11 +204,9 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def _progress(url: str, total: int | None, done: int) -> Iterator[Callable[[int], object]]:
-    if not sys.stderr.isatty():
+    if not has_viewer():
         yield lambda _: None
         return
-    from tqdm import tqdm
-
     name = urlsplit(url).path.rpartition("/")[2]
-    with tqdm(total=total, initial=done, unit="B", unit_scale=True, desc=name, leave=False) as bar:
+    with progress_bar(total=total, initial=done, unit="B", unit_scale=True, desc=name) as bar:
         yield bar.update

@@ -9,12 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, cast
 
 from porter.frameworks.given import framework_of
 
 if TYPE_CHECKING:
+    import keras
+    import onnx
+    import torch
+
+    from porter.base.dtypes import Array
     from porter.padding import Size
+
+Model: TypeAlias = "torch.nn.Module | keras.Model | onnx.ModelProto"
+"""A model that a user holds."""
+Example: TypeAlias = "torch.Tensor | Array | Sequence[torch.Tensor | Array]"
+"""What a module of torch is called with: a batch, or one for each input."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,14 @@ class Saved:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Held:
+    """A model, and what it was exported with, to be exported again."""
+
+    model: Model
+    example: Example | None
+
+
 class ModelsInMemory(Protocol):
     """The module-level names of `in_memory.py` in a framework's folder."""
 
@@ -58,15 +76,18 @@ class ModelsInMemory(Protocol):
 _IN_MEMORY = {name: f"porter.frameworks.{name}.in_memory" for name in ("tf", "torch", "onnx")}
 
 
-def held_by(subject: object) -> str | None:
-    """The framework of a model in memory: a torch.nn.Module, a keras.Model or an onnx.ModelProto; None for any other object, such
-    as a path. This imports no framework.
-    """
+def is_model(subject: object) -> TypeGuard[Model]:
+    """Whether it is a model in memory, and no path. This imports no framework."""
+    return _framework_of(subject) is not None
+
+
+def _framework_of(subject: object) -> str | None:
+    subject = subject.model if isinstance(subject, Held) else subject
     onnx = sys.modules.get("onnx")
     return "onnx" if onnx is not None and isinstance(subject, onnx.ModelProto) else framework_of(subject)
 
 
-def save_model(model: object, folder: Path, example: object = None, size: Size | None = None) -> Saved:
+def save_model(model: Model | Held, folder: Path, example: Example | None = None, size: Size | None = None) -> Saved:
     """Saves a torch.nn.Module, a keras.Model or an onnx.ModelProto as a file that carries its graph.
 
     Args:
@@ -77,7 +98,8 @@ def save_model(model: object, folder: Path, example: object = None, size: Size |
     Raises:
         UsageError: as ModelsInMemory.save.
     """
-    framework = held_by(model)
-    assert framework is not None, "the caller has asked held_by"
-    given = () if example is None else tuple(example) if isinstance(example, tuple | list) else (example,)
-    return cast(ModelsInMemory, import_module(_IN_MEMORY[framework])).save(model, folder, given, size)
+    held = model if isinstance(model, Held) else Held(model, example)
+    fed = held.example
+    given = () if fed is None else tuple(fed) if isinstance(fed, tuple | list) else (fed,)
+    models = cast(ModelsInMemory, import_module(_IN_MEMORY[str(_framework_of(held.model))]))
+    return models.save(held.model, folder, given, size)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import numpy as np
-
-from porter.base.dtypes import Array
 from porter.base.errors import MappingError, PorterError, UsageError
 from porter.base.options import INSPECT
 from porter.filegraph.checkpoint import Checkpoint
@@ -18,12 +13,13 @@ from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
-from porter.frameworks.in_memory import save_model
+from porter.frameworks.in_memory import Example, Model
 from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
 from porter.port import model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
+from porter.source.in_memory import read_model, renamed
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_candidate, open_port
@@ -135,7 +131,7 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, we
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
 
 
-def open_model(model: object, wishes: Wishes = NONE, recipes: Path | None = None, example: object = None) -> Opened:
+def open_model(model: Model, wishes: Wishes = NONE, recipes: Path | None = None, example: Example | None = None) -> Opened:
     """Opens a model in memory, a torch.nn.Module, a keras.Model or an onnx.ModelProto, as `open_file` opens the file that its
     framework saves it as; `Opened.in_memory` is what its port is compared with besides. Not a bit of the model is changed.
 
@@ -145,30 +141,17 @@ def open_model(model: object, wishes: Wishes = NONE, recipes: Path | None = None
     Raises:
         UsageError: the model cannot be saved, with the reason and the way round (porter.frameworks.in_memory). Or as `open_file`.
     """
-    with TemporaryDirectory(prefix="porter-") as folder:
-        saved = save_model(model, Path(folder), example, wishes.size)
-        try:
-            checkpoint = read_weights(saved.path, with_md5=False, outputs=wishes.outputs, size=wishes.size or saved.size)
-            checkpoint = replace(checkpoint, digests={saved.path: {"sha256": digest_of(checkpoint.tensors)}})
-            opened = _open_graph(checkpoint, replace(wishes, size=wishes.size or saved.size), recipes)
-        except PorterError as error:
-            error.where = error.where and error.where.replace(str(saved.path), saved.name)
-            raise
+    checkpoint, saved = read_model(model, example, wishes.outputs, wishes.size)
+    try:
+        opened = _open_graph(checkpoint, replace(wishes, size=wishes.size or saved.size), recipes)
+    except PorterError as error:
+        raise renamed(error, saved) from None
     return replace(
         opened,
         file=opened.file.model_copy(update={"file": saved.name}),
         in_memory=saved,
         warnings=(*saved.notes, *opened.warnings, *_no_background(opened, Path(saved.name), wishes)),
     )
-
-
-def digest_of(tensors: Mapping[str, Array]) -> str:
-    """The sha256 of a model in memory: of its tensors by name, because no two files of one model have the same bytes."""
-    found = sha256()
-    for name, array in sorted(tensors.items()):
-        found.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
 
 
 def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:

@@ -15,6 +15,7 @@ from porter.port import RECORD, Port, Record, model_file, port_at
 from porter.recipe import Member, choose_options, find_member
 from porter.source.beside import weights_in
 from porter.source.dropouts import has_dropouts, with_dropouts
+from porter.source.in_memory import Weights, read_model
 from porter.source.opened import Opened
 from porter.source.opening import open_candidate, open_port
 from porter.source.own_graph import open_graph
@@ -40,8 +41,9 @@ def member_of(record: Record, recipes: Path | None) -> Member | None:
     return find_member(record.variant, record.zoo, recipes)
 
 
-def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
-    """The source of a port, opened again: `weights`, or the zoo's published file; with its dropouts if the port has them.
+def source_of(port: Port, weights: Weights | None, recipes: Path | None) -> Opened:
+    """The source of a port, opened again: `weights`, a file or the model in memory that it was made from, or the zoo's published
+    file; with its dropouts if the port has them.
 
     Raises:
         UsageError: as `_opened_again`.
@@ -50,7 +52,7 @@ def source_of(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
     return with_dropouts(opened) if has_dropouts(port.graph) and not has_dropouts(opened.graph) else opened
 
 
-def _opened_again(port: Port, weights: Path | None, recipes: Path | None) -> Opened:
+def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> Opened:
     """The source of a port without what is put into it.
 
     Raises:
@@ -61,6 +63,10 @@ def _opened_again(port: Port, weights: Path | None, recipes: Path | None) -> Ope
     if weights is None:
         _expect_published(port, member)
     wishes = _wishes_of(port, member)
+    if weights is not None and not isinstance(weights, Path):
+        checkpoint, saved = read_model(weights, None, record.ended_at, record.input.native_size)
+        _expect_same(record, checkpoint.sha256, Path(saved.name))
+        return with_padding(replace(_again(checkpoint, record, member, wishes), in_memory=saved), record.padding)
     path, warnings = weights and weights_in(weights), tuple[str, ...]()
     if path is not None and record.source.graph is not None:
         return with_padding(_of_two(port, path, member, wishes), record.padding)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, UsageError
+from porter.base.progress import progress_bar
 from porter.graph import Graph, site_of, tensor_shapes
 from porter.graph.plan import Plan
 from porter.verification.bounds import Reached
@@ -139,11 +139,7 @@ def _with_more_draws(parity: Parity, source: SourceValues, batches: Sequence[Arr
 @contextmanager
 def _progress(steps: int) -> Iterator[Callable[[], object]]:
     """A bar on stderr that counts model runs, after the first second; nothing if stderr is no terminal."""
-    from tqdm import tqdm
-
-    with tqdm(
-        total=steps, desc="check", unit=" runs", leave=False, delay=BAR_AFTER, disable=not sys.stderr.isatty(), mininterval=0
-    ) as bar:
+    with progress_bar(total=steps, desc="check", unit=" runs", delay=BAR_AFTER, mininterval=0) as bar:
         yield bar.update
 
 

@@ -7,16 +7,19 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from os import fspath
 from pathlib import Path
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, MissingFramework, some
 from porter.files import AnyPath, path_of
+from porter.frameworks.in_memory import Model
 from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
 from porter.graph.bounds import numbers
 from porter.graph.ops import shape_text
 from porter.padding import ANY, Size
 from porter.port import OWN_BUILD, Port, Record, read_port
+from porter.source.in_memory import weights_of
 from porter.source.of_port import source_of
 from porter.source.opened import Opened
 from porter.verification.check import CHECKED_DTYPES, Check
@@ -37,7 +40,7 @@ _MANY, _TIMES = 1 << 24, 4
 def verify(
     folder: AnyPath,
     *,
-    weights: AnyPath | None = None,
+    weights: AnyPath | Model | None = None,
     float64: bool = False,
     device: str = "cpu",
     tolerance: float | None = None,
@@ -47,16 +50,16 @@ def verify(
     """Compares a port with its source again, node by node: in float64, which decides, and in float32.
 
     Args:
-        weights: the file that the port was made from; None for the zoo's published one.
+        weights: the file or the model in memory that the port was made from; None for the zoo's published one.
         float64: compare in float64 only.
         tolerance: the limit on relative L2 distance; None for 1e-10 in float64, and in float32 for the larger of 1e-5 and four
             times the source's own rounding, at most 1e-4.
         reference: as for `convert`.
     """
-    given = None if reference is None else parse_reference(str(reference))
+    given = None if reference is None else parse_reference(fspath(reference))
     port = read_port(Path(folder))
     check = Check(port, ("float64",) if float64 else CHECKED_DTYPES, tolerance, device)
-    source = source_of(port, path_of(weights), path_of(recipes))
+    source = source_of(port, weights_of(weights), path_of(recipes))
     _expect_as_large(port, source.graph)
     verdict, warnings = check_against(check, source, given)
     return replace(verdict, notes=(*warnings, *_notes_on_reference(port.record, verdict), *notes_on_code(port)))

@@ -155,7 +155,7 @@ def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(weights_file: Weig
     photo = prepare(open_image(PHOTO), replace(protocol, size=160 * 8 // 7, crop=160))
     for size, fed in (("160", "160x160: resized to 182, cropped to 160"), ("any", "224x224: resized to 256, cropped to 224")):
         (seen,) = porter.predict(tmp_path / size, [PHOTO])
-        assert seen.fed == seen.record()["fed"] == fed and "--preprocess" in "".join(made[size].warnings)
+        assert seen.fed == seen.record()["fed"] == fed and "preprocess" in "".join(made[size].warnings)
         logits = porter.load(tmp_path / size)(torch.from_numpy(photo[np.newaxis]))[0].detach().numpy()
         assert np.array_equal(seen.logits, logits) == (size == "160")
     (tmp_path / "val" / "n02124075").mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_a_port_of_one_size_is_fed_its_protocol_in_proportion(weights_file: Weig
     assert found.verdict == "not comparable" and "fed 160x160, published at 224x224" in found.why
     record = read_port(tmp_path / "160").record
     assert record.evaluation is not None and record.evaluation["fed"] == found.fed and record.preprocess == protocol
-    advice = "convert again with --input-size N or any"
+    advice = "convert again with input_size=N or any"
     assert made["160x224"].warnings[0] == f"the port accepts only 160x224, and predict and eval feed squares: {advice}"
     with pytest.raises(UsageError, match="photos are fed as squares, and this port takes only 160x224"):
         porter.predict(tmp_path / "160x224", [PHOTO])

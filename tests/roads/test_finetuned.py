@@ -102,7 +102,7 @@ def test_a_head_that_the_file_does_not_tell_is_refused_with_what_settles_it(
     own = finetuned(name)
     with pytest.raises(MappingError, match=REFUSED[name]) as caught:
         porter.convert(own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", check=False)
-    assert f"--map {caught.value.maps[0]}" in str(caught.value.next) and not (tmp_path / "port").exists()
+    assert f'mapped="{caught.value.maps[0]}"' in str(caught.value.next) and not (tmp_path / "port").exists()
     made = porter.convert(
         own.variant, "keras", "torch", weights=own.path, out=tmp_path / "port", mapped=caught.value.maps[:1], input_size="160"
     )
@@ -171,7 +171,7 @@ def test_dense_layers_in_a_row_in_torch_are_refused(tmp_path: Path) -> None:
     with pytest.raises(MappingError, match="follow each other") as caught:
         porter.convert(VARIANT, own.zoo, "tf", weights=own.path, out=tmp_path / "port", check=False)
     rows = [f"classifier.1,{word},classifier.3=head/logits" for word in ("relu", "relu6", "none")]
-    assert str(caught.value.next).splitlines()[1:] == [f"--map {row}" for row in rows] and own.maps == (rows[0],)
+    assert str(caught.value.next).splitlines()[1:] == [f'mapped="{row}"' for row in rows] and own.maps == (rows[0],)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in INSPECTED else pytest.mark.full) for name in MAKERS])

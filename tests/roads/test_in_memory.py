@@ -99,6 +99,22 @@ def test_a_module_is_its_own_reference_at_several_sizes_and_stays_as_it_is(conve
         assert torch.allclose(porter.load(made.port.folder)(images), module(images), rtol=0, atol=1e-6)
 
 
+def test_a_port_of_a_model_is_verified_with_it_again(tmp_path: Path) -> None:
+    module, example = seeded(Two), (torch.zeros(2, 6), torch.zeros(2, 3, SIDE, SIDE))
+    made = porter.convert(module, example=example, out=tmp_path / "port", check=False)
+    assert made.proof is None and made.verify(float64=True).given is not None
+    with pytest.raises(UsageError, match=r"made from Two, sha256 .* \(add weights with Two"):
+        porter.open(tmp_path / "port").verify()
+    net = seeded(Net)
+    porter.convert(net, input_size=SIDE, out=tmp_path / "net", check=False)
+    opened = porter.open(tmp_path / "net")
+    assert opened.verify(weights=net).ok
+    with torch.no_grad():
+        net.head.bias += 1  # type: ignore[union-attr,operator]
+    with pytest.raises(UsageError, match="not from this file"):
+        opened.verify(weights=net)
+
+
 def test_a_wrong_reading_is_told_by_the_module(convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The exported program is damaged, and with it the graph that the file carries: only the module itself knows."""
     from porter.frameworks.torch import in_memory
@@ -223,6 +239,15 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
     "a branch on values": (Branching, {"input_size": SIDE}, "torch.export refuses it"),
     "two references": (lambda: seeded(Net), {"input_size": SIDE, "reference": __file__}, "its own reference"),
 }
+
+
+def test_what_is_no_model_is_refused(convert: Callable[..., Any]) -> None:
+    for subject in (3, None, lambda images: images, torch.zeros(3)):
+        with pytest.raises(UsageError, match=r"expected a variant, a file, a torch\.nn\.Module"):
+            convert(subject)
+    for given in ({"source": "keras"}, {"weights": "x.pth"}, {"options": {"classes": 3}}, {"padding": "trained"}):
+        with pytest.raises(UsageError, match=rf"{next(iter(given))} needs a recipe's variant"):
+            convert(seeded(Net), input_size=SIDE, **given)
 
 
 def _train_block(module: nn.Module) -> nn.Module:

@@ -84,7 +84,7 @@ def test_a_file_that_nobody_published_takes_the_zoos_protocol_aloud(made: Made, 
     first = porter.convert(made.port, out=tmp_path / "again", check=False)
     found = porter.evaluate(tmp_path / "again", made.photos, limit=2)
     for said in (first.warnings[-1], found.warnings[0]):
-        assert said.startswith("photos are prepared as torchvision's (shorter side 256") and "--preprocess" in said
+        assert said.startswith("photos are prepared as torchvision's (shorter side 256") and "preprocess states another" in said
     protocol = asdict(first.port.record.preprocess) if first.port.record.preprocess else {}
     own = porter.evaluate(made.port, made.photos, limit=2, preprocess=protocol)
     assert not own.warnings and own.preprocess == found.preprocess
@@ -96,7 +96,7 @@ def test_what_convert_was_not_told_is_told_to_eval_and_predict(photos: Path, tmp
     one = photos / "bee" / "0.png"
     with pytest.raises(UsageError, match="nothing says how a photo becomes this model's input") as caught:
         porter.predict(tmp_path / "port", [one])
-    assert f"--preprocess '{protocol}'" in str(caught.value.next), "the model scales pixels itself"
+    assert f'preprocess="{protocol}"' in str(caught.value.next), "the model scales pixels itself"
     with pytest.raises(UsageError, match="nothing says how"):
         porter.evaluate(tmp_path / "port", photos)
     names = photos / "classes.txt"

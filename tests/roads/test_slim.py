@@ -102,7 +102,7 @@ def test_a_retrained_graph_is_ported_with_its_own_head_and_its_inner_one_on_requ
     assert inner.verdict is not None and inner.verdict.proof.reference == "the file's own graph"
     with pytest.raises(MappingError, match="nowhere") as caught:
         porter.convert(V1, "slim", "torch", weights=weights, out=tmp_path / "no", mapped=("nowhere=head/logits",), check=False)
-    lines = ["add one of these:", "--map final_training_ops=head/logits", f"--map {chosen[0]}"]
+    lines = ["add one of these:", 'mapped="final_training_ops=head/logits"', f'mapped="{chosen[0]}"']
     assert str(caught.value.next).splitlines() == lines and str(caught.value).splitlines()[1:] == [f"  {line}" for line in lines]
 
 

@@ -116,7 +116,7 @@ def _converted(path: Path, size: str | None) -> Conversion:
             (recipes / "tiny.yaml").write_text(RECIPE)
             zoo, to = ("home", "onnx") if path.suffix in (".pth", ".safetensors") else ("away", "torch")
             return porter.convert("tiny", zoo, to, weights=path, recipes=recipes, out=out)
-        if size or "--input-size" not in str(error):
+        if size or "input_size" not in str(error):
             raise
         return _converted(path, "8x8")
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import porter
 from porter.base.dtypes import Run
 from porter.base.errors import UsageError
 from porter.cli.app import main
@@ -73,7 +72,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
                 raise found
             return tuple(OfPort(str(folder), "lenet", "torch", found, 61_706) for folder in folders)
 
-        monkeypatch.setattr(porter, "evaluate_several", evaluated)
+        monkeypatch.setattr("porter.evaluation.evaluate.evaluate_several", evaluated)
         monkeypatch.setattr(sys, "argv", ["porter", "eval", "port", "--data", "val", *arguments])
         with pytest.raises(SystemExit) as exited:
             main()
@@ -138,7 +137,7 @@ def test_several_ports_are_one_table(monkeypatch: pytest.MonkeyPatch, capsys: py
             138_357_544,
         ),
     )
-    monkeypatch.setattr(porter, "evaluate_several", lambda folders, data, **_: found)
+    monkeypatch.setattr("porter.evaluation.evaluate.evaluate_several", lambda folders, data, **_: found)
 
     def run(*arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["porter", "eval", "one", "two", *arguments, "--data", "val"])
@@ -161,7 +160,9 @@ def test_several_ports_are_one_table(monkeypatch: pytest.MonkeyPatch, capsys: py
     line = (tmp_path / "figures.csv").read_text().splitlines()[2]
     assert line == "two,vgg16,onnx,squashed,500,82.8,96.6,,123.4,vgg16,224,17.2,3.4,138.36,0.875,bicubic"
     assert [each["port"] for each in json.loads(run("--json")[1])["ports"]] == ["one", "two"]
-    monkeypatch.setattr(porter, "evaluate_several", lambda folders, data, **_: found[:1])  # Ctrl-C in the second pass
+    monkeypatch.setattr(
+        "porter.evaluation.evaluate.evaluate_several", lambda folders, data, **_: found[:1]
+    )  # Ctrl-C in the second pass
     status, out = run()
     assert status == 130 and "INCOMPLETE" in out
 

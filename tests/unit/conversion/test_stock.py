@@ -77,7 +77,7 @@ def test_torchvisions_class_takes_the_file_strictly_and_gives_the_sources_answer
     weights = weights_file(variant, "torchvision", ".pth")
     made = porter.convert(variant, "torchvision", "torch", weights=weights, out=tmp_path / "port", stock=True, check=False)
     (said,) = made.warnings
-    assert said.startswith("photos are prepared as torchvision's (") and "--preprocess" in said
+    assert said.startswith("photos are prepared as torchvision's (") and "preprocess states another" in said
     record = read_port(tmp_path / "port").record
     assert made.record()["stock_class"] == record.stock_class and not record.computed
     stock, source = torchvision_class(record), torchvision_class(record)
@@ -203,8 +203,8 @@ REFUSED = [
     ),
     # Where every strided map is odd, SAME and a pad of 1 are one: only the epsilon is left.
     ((NARROW, "torchvision", ".pth", "tf", "225"), "stem/norm", ("epsilon 1e-05 in the source, 0.001", "52 differences", WRONG)),
-    ((NARROW, "keras", ".h5", "tf", "any"), "--stock", ("keras.applications pads for the size",)),
-    (("mobilenet_v1_0.25", "keras", ".h5", "torch", "224"), "--stock", ("torchvision has no class of mobilenet_v1_0.25",)),
+    ((NARROW, "keras", ".h5", "tf", "any"), "stock", ("keras.applications pads for the size",)),
+    (("mobilenet_v1_0.25", "keras", ".h5", "torch", "224"), "stock", ("torchvision has no class of mobilenet_v1_0.25",)),
 ]
 
 

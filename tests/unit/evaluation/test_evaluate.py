@@ -222,12 +222,12 @@ def test_labels_of_another_file_stand_in_the_record(mine: Made, tmp_path: Path) 
     [
         ({"crops": 5}, "none of 1, 10"),
         ({"precision": "fp8"}, "none of fp32, tf32, bf16, fp16"),
-        ({"precision": "tf32", "amp": "bf16"}, "--amp"),
+        ({"precision": "tf32", "amp": "bf16"}, "amp"),
         ({"fast": True, "amp": "bf16"}, "and bf16 is asked for"),
         ({"batch_size": 0}, "at least 1"),
         ({"workers": -1}, "at least 0"),
         ({"limit": 0}, "at least 1"),
-        ({"tolerance": 0.1}, "--expect-top1"),
+        ({"tolerance": 0.1}, "expect_top1"),
         ({"expect_top1": 101.0}, "0 to 100"),
         ({"expect_top1": 50.0, "tolerance": -1.0}, "0 to 100"),
         ({"expect_top1": float("nan")}, "0 to 100"),
@@ -284,7 +284,7 @@ def test_reals_labels_stand_beside_the_photos_own(mine: Made, tmp_path: Path, mo
     assert found.images == 3 and found.top1 == pytest.approx(100 * sum(map(int.__eq__, own, best)) / 3)
     assert found.real is not None and (found.real.images, found.real.top1) == (2, 50.0)
     monkeypatch.setattr(evaluate_module, "measure", lambda *args: pytest.fail("photos were scored before the labels were read"))
-    with pytest.raises(FileError, match=r"--real-labels takes real\.json"):
+    with pytest.raises(FileError, match=r"real_labels takes real\.json"):
         run(Made(mine.port, mine.weights, tmp_path / "val"), real_labels=tmp_path / "none.json")
 
 

@@ -270,7 +270,7 @@ def test_advice_follows_the_origin(made: Callable[[str, str], Path], tmp_path: P
     said = placed(made(VARIANT, "timm"), tmp_path / "said", config={"architecture": SAME})
     bare = placed(made(VARIANT, "timm"), tmp_path / "bare")
     blurred = placed(made("resnet18", "torchvision"), tmp_path / "blurred", config={"architecture": "resnetblur18"})
-    for path, next in ((said, "--from timm_tf"), (bare, f"porter inspect {bare}"), (blurred, "torch.export")):
+    for path, next in ((said, 'source="timm_tf"'), (bare, f'porter.inspect("{bare}")'), (blurred, "torch.export")):
         with pytest.raises(UsageError) as refused:
             porter.convert(path, out=tmp_path / "port")
         assert next in str(refused.value.next)
@@ -312,7 +312,7 @@ def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
     path = placed(made(VARIANT, "timm"), tmp_path / "bare")
     bare = porter.convert(VARIANT, "timm", "torch", weights=path, out=tmp_path / "port", check=False)
     (said,) = (warning for warning in bare.warnings if "nothing states" in warning)
-    assert "mobilenet_v3_small from timm_tf" in said and "--between timm,timm_tf" in said
+    assert "mobilenet_v3_small from timm_tf" in said and 'between="timm,timm_tf"' in said
     record = bare.record()
     assert record["origin"] is None and [twin["zoo"] for twin in record["twins"]] == ["timm_tf"]
     stored = json.loads((tmp_path / "port" / "port.json").read_text())
@@ -324,7 +324,7 @@ def test_a_request_against_the_origin_is_status_2_and_a_bare_file_is_warned_of(
     )
     assert not any("nothing states" in warning for warning in again.warnings)
     assert again.record()["origin"]["by"] == "user" and again.record()["twins"] == record["twins"]
-    with pytest.raises(UsageError, match="--origin says timm_tf"):
+    with pytest.raises(UsageError, match="origin says timm_tf"):
         porter.convert(VARIANT, "timm", "torch", weights=path, out=tmp_path / "other", origin="timm_tf")
     with pytest.raises(UsageError, match="needs a recipe's variant"):
         porter.convert(path, out=tmp_path / "other", origin="timm")

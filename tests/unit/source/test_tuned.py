@@ -273,7 +273,7 @@ def test_a_keras_file_with_layers_of_its_own_is_not_the_ports_model(made: Path, 
     other.save(tmp_path / "more.keras")
     with pytest.raises(MappingError, match="the port's model has no more/kernel, more/bias") as unfit:
         porter.convert(tmp_path / "tf", to="torch", weights=tmp_path / "more.keras", out=tmp_path / "no")
-    assert f"porter convert {tmp_path / 'more.keras'} --to torch" in str(unfit.value.next)
+    assert f'porter.convert("{tmp_path / "more.keras"}", to="torch"' in str(unfit.value.next)
 
 
 def test_a_variants_background_row_comes_home(slim_file: SlimMaker, tmp_path: Path) -> None:

@@ -36,11 +36,11 @@ def test_a_port_of_ones_own_weights_asks_for_them_and_no_network(own_port: Path)
     with pytest.raises(UsageError) as caught:
         porter.verify(own_port)
     assert digest(own_port.parent / "own.safetensors") in caught.value.message
-    assert caught.value.next == "add --weights with own.safetensors"
+    assert caught.value.next == "add weights with own.safetensors"
     porter.convert(VARIANT, "torchvision", "torch", weights=own_port, out=own_port.parent / "second", check=False)
     with pytest.raises(UsageError) as caught:
         porter.verify(own_port.parent / "second")
-    assert caught.value.next == "add --weights with that port"
+    assert caught.value.next == "add weights with that port"
 
 
 def test_an_option_of_a_port_that_its_recipe_lacks_is_told(own_port: Path) -> None:

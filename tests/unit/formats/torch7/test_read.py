@@ -115,7 +115,7 @@ def test_every_module_is_what_opencv_computes(tmp_path: Path) -> None:
     assert made.port.record.activation == "log_softmax" and made.port.record.output == "logits"
     assert made.verdict is not None and made.verdict.ok and made.verdict.proof.reference == "the file's own graph"
     assert [node.path for node in made.port.graph.nodes][-1] == "layer_20"
-    assert [warning.partition("squares: ")[2] for warning in made.warnings] == ["convert again with --input-size N"]
+    assert [warning.partition("squares: ")[2] for warning in made.warnings] == ["convert again with input_size=N"]
 
 
 @pytest.mark.full

@@ -1,0 +1,1 @@
+"""What `import porter` gives: functions and the port, for notebooks and scripts."""

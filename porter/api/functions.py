@@ -1,0 +1,83 @@
+"""The functions of the API. Each is the one that the command line calls, with the same options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from functools import wraps
+from inspect import signature
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import ParamSpec
+from weakref import finalize
+
+from porter.api.port import Ported, open_port
+from porter.api.speaking import public
+from porter.conversion import convert as conversion
+from porter.evaluation import evaluate as evaluation, prediction
+from porter.evaluation.padding_study import study as studies
+from porter.files import AnyPath, path_of
+from porter.frameworks.in_memory import Held, is_model
+from porter.identify import inspection
+from porter.port.folder import load as _load
+from porter.recipe import sound_recipes
+from porter.reporting import write
+from porter.verification import reverify
+
+P = ParamSpec("P")
+
+
+def _ported(function: Callable[P, conversion.Conversion]) -> Callable[P, Ported]:
+    """`convert`, whose port of a model in memory is in a temporary folder where no other is given."""
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> Ported:
+        given = signature(function).bind(*args, **kwargs).arguments
+        subject = given["subject"]
+        held = Held(subject, given.get("example")) if is_model(subject) else None
+        if held is None or given.get("out") is not None:
+            return Ported(function(*args, **kwargs), held)
+        folder = mkdtemp(prefix="porter-")
+        kwargs["out"] = f"{folder}/port"
+        try:
+            port = Ported(function(*args, **kwargs), held)
+        except BaseException:
+            rmtree(folder, ignore_errors=True)
+            raise
+        finalize(port, rmtree, folder, ignore_errors=True)
+        return port
+
+    called.__annotations__ = {**function.__annotations__, "return": "Ported"}
+    called.__signature__ = signature(function).replace(return_annotation="Ported")  # type: ignore[attr-defined]
+    return called
+
+
+convert = public(_ported(conversion.convert))
+verify = public(reverify.verify)
+predict = public(prediction.predict)
+evaluate = public(evaluation.evaluate)
+evaluate_several = public(evaluation.evaluate_several)
+inspect = public(inspection.inspect)
+study = public(studies.study)
+report = public(write.report)
+load = public(_load)
+open = public(open_port)
+
+
+@public
+def list_models(name: str = "*", zoo: str | None = None, *, recipes: AnyPath | None = None) -> list[tuple[str, str]]:
+    """The variants that porter has recipes of, each with a zoo that has it: `("resnet50v2", "keras")`.
+
+    Args:
+        name: of a variant, with `*` and `?` for any letters.
+        zoo: only those of this zoo.
+        recipes: as `convert`.
+    """
+    return [
+        (variant, each)
+        for recipe in sound_recipes(path_of(recipes))
+        for variant in recipe.variants
+        if fnmatchcase(variant, name)
+        for each in recipe.zoos_of(variant)
+        if zoo in (None, each)
+    ]

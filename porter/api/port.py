@@ -1,0 +1,152 @@
+"""A port as people hold it in a notebook or a script."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from os import PathLike, fspath
+from pathlib import Path
+from shutil import copyfile
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, cast
+
+from porter.api.speaking import public
+from porter.base.dtypes import Array
+from porter.base.options import in_python
+from porter.conversion.convert import Conversion
+from porter.evaluation.details import DETAILS
+from porter.evaluation.evaluate import evaluate
+from porter.evaluation.prediction import Photo, predict, transform_of
+from porter.files import AnyPath, is_plain, new_folder
+from porter.frameworks.in_memory import Held
+from porter.port import RECORD, Port as ReadPort, read_port
+from porter.port.folder import LoadedModel, load
+from porter.reporting.card import card
+from porter.reporting.records import read_contents
+from porter.reporting.write import report
+from porter.verification.results import VerdictRecord
+from porter.verification.reverify import verify
+from porter.verification.verdict import Verdict
+
+if TYPE_CHECKING:
+    import torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _of_folder(function: Callable[Concatenate[AnyPath, P], T]) -> Callable[Concatenate[Port, P], T]:
+    """A function of a port's folder as a method, with its signature and its help."""
+    own = inspect.signature(function)
+
+    @wraps(function)
+    def method(self: Port, *args: P.args, **kwargs: P.kwargs) -> T:
+        runs_source = "weights" in own.parameters and ("source" not in own.parameters or bool(kwargs.get("source")))
+        if runs_source and self._held is not None and kwargs.get("weights") is None:
+            kwargs["weights"] = self._held
+        return public(function)(self.folder, *args, **kwargs)
+
+    _, *others = own.parameters.values()
+    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    method.__signature__ = own.replace(parameters=[this, *others])  # type: ignore[attr-defined]
+    return cast("Callable[Concatenate[Port, P], T]", method)
+
+
+class Port(PathLike[str]):
+    """A port: a folder with the model in its framework, and the record of how it was made.
+
+    Every function that takes a port's folder takes a Port.
+
+    Attributes:
+        folder: where it is.
+    """
+
+    _held: Held | None = None
+
+    def __init__(self, folder: AnyPath) -> None:
+        self.folder = Path(folder)
+
+    def __fspath__(self) -> str:
+        return fspath(self.folder)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.folder)!r})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what the port is, whether it is proved, and its pads."""
+        return card(read_contents(self.folder))
+
+    @property
+    def proof(self) -> VerdictRecord | None:
+        """The comparison with the source, as port.json has it; None if none was made."""
+        return read_contents(self.folder).comparison
+
+    @public
+    def model(self, device: str = "cpu") -> LoadedModel:
+        """The model: torch's `nn.Module` in eval mode, a Keras model, or what runs the port's file on arrays of numpy."""
+        return load(self.folder, device)
+
+    @public
+    def transform(self) -> Callable[[Photo], torch.Tensor | Array]:
+        """What makes a photo the model's input by the port's protocol.
+
+        It takes a path, an image of Pillow or an array H x W x RGB of bytes. It gives one image without the axis of the batch: a
+        tensor C x H x W for a port in torch, otherwise an array in the port's own order, H x W x C in Keras.
+
+        Raises:
+            UsageError: nothing says how photos become the input.
+        """
+        return public(transform_of(self.folder))
+
+    verify = _of_folder(verify)
+    predict = _of_folder(predict)
+    evaluate = _of_folder(evaluate)
+    report = _of_folder(report)
+
+    @public
+    def save(self, folder: AnyPath, *, overwrite: bool = False) -> Port:
+        """Copies the port, whole or not at all.
+
+        Args:
+            overwrite: replaces an older port there.
+        """
+        own = (RECORD, DETAILS, *read_port(self.folder).record.model)
+        with new_folder(Path(folder), overwrite) as building:
+            for name in own:
+                if is_plain(self.folder / name):
+                    copyfile(self.folder / name, building / name)
+        return Port(folder)
+
+
+class Ported(Port):
+    """The port that `convert` made.
+
+    Attributes:
+        port: the port as porter reads it.
+        verdict: its comparison with the source; None if none was made.
+    """
+
+    def __init__(self, made: Conversion, held: Held | None = None) -> None:
+        super().__init__(made.port.folder)
+        self.port: ReadPort = made.port
+        self.verdict: Verdict | None = made.verdict
+        self._made, self._held = made, held
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader has to know."""
+        return tuple(map(in_python, self._made.warnings))
+
+    def record(self) -> dict[str, object]:
+        """As `porter convert --json` prints it."""
+        return self._made.record()
+
+
+def open_port(folder: AnyPath) -> Port:
+    """The port in a folder.
+
+    Raises:
+        PorterError: there is none, or it is damaged.
+    """
+    read_port(Path(folder))
+    return Port(folder)

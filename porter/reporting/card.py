@@ -1,0 +1,37 @@
+"""A port on a card of HTML, for notebooks. Everything from a record is escaped."""
+
+from __future__ import annotations
+
+from markupsafe import Markup
+
+from porter.reporting.records import Contents
+from porter.reporting.words import conclude
+
+_COLOURS = {"proved": "#1a7f37", "unproved": "#9a6700", "differs": "#cf222e"}
+_MOST = 10
+"""Pads that are shown."""
+
+
+def card(contents: Contents) -> str:
+    """What the port is, the verdict on it, and its pads that are not the layers' own."""
+    record, verdict = contents.record, conclude(contents)
+    shown = [pad for pad in record.pads if pad.kind != "native"]
+    rows = Markup("").join(
+        Markup("<tr><td>{}</td><td>{}</td><td>{}</td></tr>").format(pad.site, pad.source, pad.realised) for pad in shown[:_MOST]
+    )
+    head = Markup("<tr><th>site</th><th>source</th><th>{}</th></tr>").format(record.framework)
+    more = f"{len(record.pads) - len(shown)} sites use the layers' own padding" + (
+        f"; {len(shown) - _MOST} more need a layer" if len(shown) > _MOST else ""
+    )
+    return str(
+        Markup('<div><b>{}</b> to {} in <code>{}</code><p><b style="color:{}">{}</b>. {}</p>{}<p>{}</p></div>').format(
+            record.name,
+            record.framework,
+            contents.folder,
+            _COLOURS[verdict.standing],
+            verdict.word,
+            verdict.sentence,
+            Markup("<table>{}{}</table>").format(head, rows) if shown else "",
+            more,
+        )
+    )

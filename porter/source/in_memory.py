@@ -1,0 +1,60 @@
+"""A model in memory, read as the file that its framework saves it as."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.base.errors import PorterError
+from porter.filegraph.checkpoint import Checkpoint
+from porter.files import AnyPath
+from porter.formats.reading import read_weights
+from porter.frameworks.in_memory import Example, Held, Model, Saved, save_model
+from porter.padding import Size
+
+Weights: TypeAlias = "Path | Model | Held"
+
+
+def weights_of(given: AnyPath | Model | None) -> Weights | None:
+    """Weights as callers of the API give them: a path, or the model in memory that a port was made from."""
+    return Path(given) if isinstance(given, str | PathLike) else given
+
+
+def read_model(
+    model: Model | Held, example: Example | None = None, outputs: Sequence[str] = (), size: Size | None = None
+) -> tuple[Checkpoint, Saved]:
+    """A model in memory, saved and read as porter.formats.reading.read_weights reads a file.
+
+    Raises:
+        UsageError: it cannot be saved (porter.frameworks.in_memory). Or as `read_weights`.
+    """
+    with TemporaryDirectory(prefix="porter-") as folder:
+        saved = save_model(model, Path(folder), example, size)
+        try:
+            checkpoint = read_weights(saved.path, with_md5=False, outputs=outputs, size=size or saved.size)
+        except PorterError as error:
+            raise renamed(error, saved) from None
+    return replace(checkpoint, digests={saved.path: {"sha256": digest_of(checkpoint.tensors)}}), saved
+
+
+def renamed(error: PorterError, saved: Saved) -> PorterError:
+    """An error about the file of a model, which names the model."""
+    error.where = error.where and error.where.replace(str(saved.path), saved.name)
+    return error
+
+
+def digest_of(tensors: Mapping[str, Array]) -> str:
+    """The sha256 of a model in memory: of its tensors by name, because no two files of one model have the same bytes."""
+    found = sha256()
+    for name, array in sorted(tensors.items()):
+        found.update(f"{name} {array.dtype.name} {array.shape}\n".encode())
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
