@@ -26,8 +26,8 @@ from porter.graph.ops import AXES, Mode
 
 MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""
-_LARGEST = 2**31 - 1
-"""So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end."""
+_LARGEST = 2**29
+"""So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end, and in tf2onnx a thousand millions."""
 
 
 def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
@@ -165,7 +165,9 @@ def _is_whole(part: slice, size: Dim) -> bool:
 def _slice(part: slice, size: Dim) -> slice:
     """Of an axis of `size` cells, by known numbers: ends that depend on an open size are counted from its end."""
     if isinstance(size, int):
-        return slice(*(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step)))
+        whole = slice(*(None if end is None else known([end])[0] for end in (part.start, part.stop, part.step)))
+        cells = range(size)[whole]
+        return slice(cells[0], cells[0] + 1) if len(cells) == 1 < size else whole
     start, stop = (None if end is None else end - size if isinstance(end, Open) else end for end in (part.start, part.stop))
     (first,) = known([start or 0])
     if first >= 0 and isinstance(part.start, Open):

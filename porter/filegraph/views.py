@@ -402,12 +402,25 @@ class Views:
         if view.axes is None or (view.axes == plain.axes and not (view.value.is_array and len(view.axes) == 4)):
             return view.value
         special = None if view.value.is_array else self.op(view)
+        if special is None and (spread := self.spread(f"{name}:repeated", view)) != view:
+            return self.settled(name, spread, tap)
         op: Op | Foreign | None = special or self.rearranged(view, of_map=len(view.axes) == 4 and not self.whole)
         if op is None:
             # What is foreign has no shape, so the sizes say what porter lacks.
             old, new = (text((each.sizes or ())[1:]) for each in (plain, view))
             op = Foreign(f"a reshape of {old or 'one number'} to {new or 'one axis'}")
         return self.builder.add(name, op, view.value, tap=tap)
+
+    def spread(self, name: str, view: View) -> View:
+        """A tensor that has each row or each column of a map several times, over the map that has them so; another one as it is."""
+        found = [(axis[max(at - 1, 0)], piece) for axis in view.axes or () for at, piece in enumerate(axis) if piece.axis == "R"]
+        if not found or not view.value.is_map or not all(before in self._pieces(view.value)[2:] for before, _ in found):
+            return view
+        times = {before.axis: _stated(piece.size) for before, piece in found}
+        whole = self.builder.add(name, Upsample(times.get("H", 1), times.get("W", 1)), view.value)
+        wide = dict(zip("HW", self._pieces(whole)[2:], strict=True))
+        axes = [[wide.get(piece.axis, piece) for piece in axis if piece.axis != "R"] for axis in view.axes or ()]
+        return View(whole, joined(axes))
 
     def op(self, view: View) -> Op | None:
         """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that is none or a

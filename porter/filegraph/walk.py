@@ -235,6 +235,7 @@ class Walk(Generic[N]):
 
     def as_array(self, name: str, view: View, tap: str | None = None) -> View | None:
         """As `array`, of a view; `name` is of the op that makes the array."""
+        view = self.views.spread(f"{name}:repeated", view)
         if view.axes is None or (held := self.settled_array(view)) is not None:
             return None if view.axes is None else held
         op = self.views.rearranged(view)

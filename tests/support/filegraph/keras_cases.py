@@ -369,8 +369,6 @@ KERAS_3_CASES: Mapping[str, Make] = {
 """Cases that only Keras 3 has."""
 RESIZING = ("other cells", "the nearest cells", "a kept aspect", "a padded aspect")
 """Cases with a Resizing layer, whose default of `training` is True: in what Keras exports, every batch norm then trains."""
-REPEATED = ("upsampled rows of cells", "upsampling with channels first")
-"""Cases that TensorFlow's graphs say by repeated cells, for which porter has no op."""
 
 
 def keras_model(keras: Any, cases: Mapping[str, Make]) -> tuple[Any, list[str]]:

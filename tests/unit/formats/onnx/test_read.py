@@ -130,6 +130,7 @@ CASES = {
     "a channel": "c = Gather <axis=1> (x, first) u = Unsqueeze (c, one1) y = Concat <axis=1> (u, x)",
     "scale and offset": "c = Conv (x, k6) m = Mul (c, along) y = Add (m, along)",
     "slices": "y = Slice (x, starts, ends, axes, steps)",
+    "slices of tf2onnx": "y = Slice (x, from_second, to_any_end, of_cells, every)",
     "resized": 'y = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (x, , scales)',
     "resized along axes of opset 18": 'y = Resize <axes=[3, 2], mode="nearest"> (x, , factors)',
     "resized linearly": 'y = Resize <mode="linear", coordinate_transformation_mode="align_corners"> (x, , scales)',
@@ -189,6 +190,8 @@ NUMBERS: dict[str, Any] = {
         "grouped": [0, 3, 2, 9, 11],
         "thirds": [0, 3, -1],
         "six_rows": [0, 6, -1],
+        "two_rows": [1, 1, 2, 1],
+        **{"from_second": [0, 1, 3], "to_any_end": [10**9] * 3, "of_cells": [0, 2, 3], "every": [1, 2, 10**9]},
         "ones3": np.ones(3, np.float32),
         "zeros3": np.zeros(3, np.float32),
         "image": [0, 6, 9, 11],
@@ -542,6 +545,7 @@ def test_a_branch_that_an_open_size_decides_is_no_constant(number: str, holds: b
 def test_what_porter_lacks_is_foreign_by_name(tmp_path: Path) -> None:
     texts = {
         "GroupNormalization with numbers for each group": "y = GroupNormalization <num_groups=2> (x, gamma, beta)",
+        "a reshape of 6x9x11 to 6x18x11": "y = Tile (x, two_rows)",
         "MaxPool output 1": "y, z = MaxPool <kernel_shape=[2, 2]> (x)",
         "Pad of channels by reflect": 'y = Pad <mode="reflect"> (x, all_pads)',
         "a group norm that does not fit: 6 groups of one number in 6x1x1": "p = GlobalAveragePool (x) "
