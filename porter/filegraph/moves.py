@@ -27,7 +27,7 @@ from porter.graph.ops import AXES, Mode
 MOST_PARTS = 64
 """More than a model adds. Each part is a node of its own, however short the file is."""
 _LARGEST = 2**29
-"""So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end, and in tf2onnx a thousand millions."""
+"""So many cells are all, of any axis: the largest numbers of 32 and of 64 bits stand for its end, and tf2onnx's 10^9."""
 
 
 def reshape(walk: Walk[N], node: N, source: Reference, sizes: Sequence[Dim]) -> Read:
