@@ -108,6 +108,8 @@ def read_slice(walk: Walk[N], node: N, index: Callable[[int, list[list[Dim]]], S
     sizes = walk.sizes(node.inputs[0])
     if sizes is None or len(bounds) < len(node.inputs) - 1:
         return Lacks()
+    if len(bounds) != (2 if node.op.upper() == "SLICE" else 3):
+        raise ValueError(f"{len(bounds)} bounds")
     return moves.take(walk, node, node.inputs[0], index(len(sizes), bounds))
 
 

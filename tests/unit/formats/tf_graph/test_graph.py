@@ -637,3 +637,16 @@ def test_constants_of_one_number_are_bounded_together(tmp_path: Path, monkeypatc
     (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
     with pytest.raises(FileError, match=r"constant 'kernel2' declares 393216 bytes, and its file can hold \d+ more"):
         read_frozen_graph(tmp_path / "graph.pb")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_slice_that_lacks_its_bounds_is_named(count: int, tmp_path: Path) -> None:
+    path = tmp_path / "graph.pb"
+    frozen(path, lambda x: x[:, 1:])
+    definition = tensorflow().compat.v1.GraphDef.FromString(path.read_bytes())
+    for node in definition.node:
+        if node.op == "StridedSlice":
+            del node.input[count:]
+    path.write_bytes(definition.SerializeToString())
+    (node,) = read_frozen_graph(path).carried.nodes
+    assert isinstance(node.op, Foreign) and node.op.kind.endswith(f"ValueError: {count - 1} bounds")
