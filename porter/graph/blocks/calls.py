@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 from porter.graph.blocks import words
@@ -30,10 +31,11 @@ def named_as_first(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
 def _without_ops(graph: Graph, names: Mapping[str, str]) -> dict[str, str]:
     """Names without the op where a module is one layer that is called several times: `tower/conv`, not `tower/conv/conv2d`."""
     found = dict(names)
+    within = Counter(name[: place.start()] for name in names.values() for place in re.finditer("/|$", name))
     for holder, calls in graph.calls.items():
         module, _, _ = names.get(holder, "").rpartition("/")
-        paths = {call.path for call in calls}
-        if module and len(calls) > 1 and {path for path, name in names.items() if f"{name}/".startswith(f"{module}/")} == paths:
+        own = sum(f"{names.get(call.path, '')}/".startswith(f"{module}/") for call in calls)
+        if module and len(calls) > 1 and own == len(calls) == within[module]:
             found[holder] = module
     return found
 

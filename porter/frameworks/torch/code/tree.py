@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -142,6 +143,11 @@ class _Nesting:
         self.arguments = {path: f"{_ARGUMENT}{name}" for path, name in _further(graph).items()}
         self.places = {step.path: place for place, step in enumerate(steps)}
         self.steps = {step.path: step for step in steps}
+        self.inside: dict[str, list[Step]] = {}
+        """The steps in each container, by its path."""
+        for step in steps:
+            for end in (place.start() for place in re.finditer("/", step.path)):
+                self.inside.setdefault(step.path[:end], []).append(step)
         groups = [tuple(call.path for call in calls) for calls in graph.calls.values() if len(calls) > 1]
         self.calls = {path: group for group in groups for path in group}
         """By path, the calls of the layer that is called there, if there are several."""
@@ -194,7 +200,7 @@ class _Nesting:
         if called is None:
             return None
         if called != path:
-            first = self._module(called, [step for inner, step in self.steps.items() if inner.startswith(f"{called}/")])
+            first = self._module(called, self.inside[called])
             return first and _Placed("", path, Again(called), (source,), output, place)
         body = self.body(f"{path}/", steps, source, outputs)
         scope, chain = self.scopes.get(path), _is_chain(body)
@@ -213,11 +219,11 @@ class _Nesting:
         """
         within = {step.path for step in steps}
         groups = [self.calls[inner] for inner in within if inner in self.calls]
-        apart = {other for group in groups for other in group} - within
-        if not apart:
+        crossing = next((group for group in groups if not within.issuperset(group)), ())
+        if not crossing:
             return path
-        names = [inner.removeprefix(path) for inner in within]
-        containers = {path, *(other.removesuffix(name) for other in apart for name in names if other.endswith(name))}
+        names = [inner.removeprefix(path) for inner in within.intersection(crossing)]
+        containers = {path, *(other.removesuffix(name) for other in crossing for name in names if other.endswith(name))}
         for group in groups:
             own = {inner.removeprefix(path) for inner in within.intersection(group)}
             if set(group) != {around + name for around in containers for name in own}:
@@ -230,7 +236,7 @@ class _Nesting:
 
     def _flow(self, around: str) -> object:
         """What a container's layers are and where their values go, equal for containers that compute the same."""
-        inside = {path: step for path, step in self.steps.items() if path.startswith(f"{around}/")}
+        inside = {step.path: step for step in self.inside.get(around, ())}
         sources = {source for step in inside.values() for source in step.inputs} - inside.keys()
         return len(sources), [
             (
