@@ -34,6 +34,7 @@ class Saved:
     Attributes:
         name: of the model, as messages and port.json call it.
         path: the file.
+        graph: what its graph is called where a port is compared with it.
         size: rows and columns of the example that it was saved with; None where the file says all of its sizes.
         copied: makes a copy of the model, in inference mode on the CPU, that takes the images of the file's graph in their order
             and gives its outputs; None where the file itself is the model.
@@ -44,6 +45,7 @@ class Saved:
 
     name: str
     path: Path
+    graph: str
     size: tuple[int, int] | None = None
     copied: Callable[[], Any] | None = None
     calls: Mapping[str, str] = field(default_factory=dict)

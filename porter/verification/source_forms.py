@@ -29,7 +29,8 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
     fit, member = opened.fitted.fit, opened.member
     checkpoint = rounded(opened.fitted.checkpoint, dtype, set(fit.tensors.values()))
     if checkpoint.graph is not None:
-        yield FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
+        whole = FileGraphSource(get_engine(engine_name(checkpoint)), checkpoint, fit)
+        yield replace(whole, name=opened.in_memory.graph) if opened.in_memory is not None else whole
     if member is not None and fit.reference_names and member.zoo.reference is not None:
         yield zoo_reference(member.zoo, member.variant, checkpoint, fit)
     if opened.own_model is not None:

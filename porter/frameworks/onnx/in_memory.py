@@ -23,4 +23,4 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     except ValueError as error:  # larger than protobuf's limit
         next_step = "onnx.save(model, FILE, save_as_external_data=True), and convert FILE"
         raise UsageError(f"the model cannot be written: {error}", where=model.graph.name, next=next_step) from None
-    return Saved(model.graph.name or "model", path)
+    return Saved(model.graph.name or "model", path, "the model itself")

@@ -27,7 +27,7 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
         copy.set_weights(model.get_weights())
         return copy
 
-    return Saved(model.name, path, copied=copied)
+    return Saved(model.name, path, "the graph that Keras saves", copied=copied)
 
 
 _FUNCTIONAL = "make it of layers that Keras connects: inputs = keras.Input(SHAPE); keras.Model(inputs, model.call(inputs))"

@@ -47,6 +47,7 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     return Saved(
         name,
         path,
+        "the graph that torch.export draws",
         (images[order[0]].shape[2], images[order[0]].shape[3]) if images[order[0]].dim() == 4 else None,
         copied=lambda: fitted(_copy(module, name)[0]),
         calls=calls_in(read_archive(path).program),

@@ -5,10 +5,17 @@ from __future__ import annotations
 import pydoc
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+from torch import nn
 
 import porter
+from tests.support.checkout import ROOT
+from tests.support.users_script import run
 
 
 def test_nothing_imports_a_framework() -> None:
@@ -40,3 +47,12 @@ def test_every_error_is_at_the_top() -> None:
 
     found = {each for room in (dtypes, errors) for each in vars(room).values() if isinstance(each, type)}
     assert {each.__name__ for each in found if issubclass(each, errors.PorterError)} <= set(porter.__all__)
+
+
+def test_a_typed_script_of_a_user_runs(tmp_path: Path) -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]
+    assert settings["strict"] and "tests/support/users_script.py" in settings["files"], "the script is checked with porter"
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
+    logits = run(module.eval(), ROOT / "scripts" / "photos" / "chelsea.png", tmp_path)
+    assert np.allclose(logits[:2], logits[2:4], rtol=0, atol=1e-5) and logits[:2] == logits[4:]
