@@ -41,6 +41,7 @@ class Saved:
         calls: by the file's name of a value, the layer that gives it and which of its calls does, from 0: `layer1.0.relu@1`. Where
             it is empty, the file's names are the layers' own.
         notes: what the copy lacks of the model, one line each.
+        fixed: saves the model once more, for the example's size only; None where it says its sizes itself.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Saved:
     copied: Callable[[], Any] | None = None
     calls: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    fixed: Callable[[], Saved] | None = None
 
 
 @dataclass(frozen=True)

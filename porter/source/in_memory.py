@@ -33,16 +33,30 @@ def read_model(
 ) -> tuple[Checkpoint, Saved]:
     """A model in memory, saved and read as porter.formats.reading.read_weights reads a file.
 
+    Where porter lacks an op for a graph of any size, the model is saved for one size: there more of it is constant.
+
     Raises:
         UsageError: it cannot be saved (porter.frameworks.in_memory). Or as `read_weights`.
     """
     with TemporaryDirectory(prefix="porter-") as folder:
         saved = save_model(model, Path(folder), example, size)
-        try:
-            checkpoint = read_weights(saved.path, with_md5=False, outputs=outputs, size=size or saved.size)
-        except PorterError as error:
-            raise renamed(error, saved) from None
+        checkpoint = _read(saved, outputs, size)
+        if saved.fixed is not None and (checkpoint.graph is None or checkpoint.graph.foreign):
+            fixed = saved.fixed()
+            again = _read(fixed, outputs, size)
+            if again.graph is not None and not again.graph.foreign:
+                checkpoint, saved = again, fixed
+    if outputs:
+        only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
+        saved = replace(saved, copied=None, notes=(*saved.notes, only))
     return replace(checkpoint, digests={saved.path: {"sha256": digest_of(checkpoint.tensors)}}), saved
+
+
+def _read(saved: Saved, outputs: Sequence[str], size: Size | None) -> Checkpoint:
+    try:
+        return read_weights(saved.path, with_md5=False, outputs=outputs, size=size or saved.size)
+    except PorterError as error:
+        raise renamed(error, saved) from None
 
 
 def renamed(error: PorterError, saved: Saved) -> PorterError:

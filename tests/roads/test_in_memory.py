@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,20 @@ class Fixed(nn.Module):
         return self.head(torch.relu(self.conv(images)).flatten(1))
 
 
+class Tokens(nn.Module):
+    """Patches with a class token and positions, as in a ViT, which checks its images' size."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.head = nn.Conv2d(3, 8, 8, stride=8), nn.Linear(8, 5)
+        self.token, self.places = nn.Parameter(torch.randn(1, 1, 8)), nn.Parameter(torch.randn(1, 10, 8))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        torch._assert(images.shape[2] == SIDE and images.shape[3] == SIDE, "of one size")
+        tokens = self.patches(images).flatten(2).transpose(1, 2)
+        return self.head((torch.cat([self.token.expand(len(images), -1, -1), tokens], 1) + self.places).mean(1))
+
+
 class Two(nn.Module):
     """It takes an array before its image."""
 
@@ -196,6 +210,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
     "norms of weights, and pruned": (lambda: _normed(seeded(Net)).eval(), {}),
     "tied weights": (lambda: seeded(Tied), {}),
     "of one size": (lambda: seeded(Fixed), {}),
+    "tokens with positions": (lambda: seeded(Tokens), {}),
     "half precision": (lambda: seeded(Net).half(), {}),
     "double precision": (lambda: seeded(Net).double(), {}),
     "frozen": (lambda: seeded(Net).requires_grad_(False), {}),
@@ -214,6 +229,19 @@ def test_modules_of_many_kinds(convert: Callable[..., Any], kind: str) -> None:
     verdict = convert(module, **{"input_size": SIDE, **how}).verdict
     assert bits(module) == before
     assert verdict.ok and verdict.given.parities[-1].dtype == "float64" and not verdict.given.notes
+
+
+def test_what_is_lacking_at_open_sizes_is_drawn_for_one(convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from porter.source import in_memory
+
+    own = in_memory._read
+
+    def lacking(saved: Any, *how: Any) -> Any:
+        return own(saved, *how) if "of one size" in saved.path.name else replace(own(saved, *how), graph=None)
+
+    monkeypatch.setattr(in_memory, "_read", lacking)
+    made = convert(seeded(Net), input_size=SIDE)
+    assert made.port.record.input.size == (SIDE, SIDE) and made.verdict.ok and made.port.record.source.file == "Net"
 
 
 def test_hooks_of_the_users_are_neither_run_nor_ported(convert: Callable[..., Any]) -> None:
@@ -236,6 +264,8 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], dict[str, Any], str]] = {
     "lazy": (lambda: nn.Sequential(nn.LazyConv2d(4, 3)).eval(), {"input_size": SIDE}, "'0.weight' has no shape yet"),
     "no size": (lambda: seeded(Net), {}, "give example, a batch that the module takes, or input_size"),
     "another size": (lambda: seeded(Fixed), {"input_size": 32}, "does not take the example of 1x3x32x32: RuntimeError"),
+    "a script": (lambda: torch.jit.script(nn.Sequential(nn.ReLU()).eval()), {"input_size": SIDE}, "takes no ScriptModule"),
+    "an example of text": (lambda: seeded(Net), {"example": "cat.jpg"}, "the example has a str, expected tensors"),
     "a branch on values": (Branching, {"input_size": SIDE}, "torch.export refuses it"),
     "two references": (lambda: seeded(Net), {"input_size": SIDE, "reference": __file__}, "its own reference"),
 }
@@ -255,6 +285,7 @@ def _train_block(module: nn.Module) -> nn.Module:
     return module
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_cannot_be_ported_is_one_clear_error(convert: Callable[..., Any], reason: str) -> None:
     make, how, said = REFUSED[reason]
@@ -286,6 +317,24 @@ def test_models_of_keras(convert: Callable[..., Any]) -> None:
     with torch.no_grad():
         ours = porter.load(made.port.folder)(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
     assert np.allclose(ours, model(images), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("array_first", [False, True])
+def test_models_of_keras_with_two_inputs(convert: Callable[..., Any], array_first: bool) -> None:
+    import keras
+
+    keras.utils.set_random_seed(0)
+    image, array = keras.Input((SIDE, SIDE, 3)), keras.Input((4,))
+    pooled = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(5, 3, activation="relu")(image))
+    inputs = [array, image] if array_first else [image, array]
+    made = convert(keras.Model(inputs, keras.layers.Multiply()([pooled, keras.layers.Dense(5)(array)])))
+    assert made.verdict.ok and made.verdict.given.parities[-1].dtype == "float64"
+
+
+def test_outputs_inside_a_model(convert: Callable[..., Any]) -> None:
+    made = convert(seeded(Net), input_size=SIDE, outputs="conv2d")
+    assert made.verdict.ok and made.verdict.given is None and made.port.graph.outputs == ("stem",)
+    assert any("gives other outputs" in warning for warning in made.warnings)
 
 
 def test_models_of_keras_without_a_graph(convert: Callable[..., Any]) -> None:

@@ -36,7 +36,7 @@ def prepare(make: Callable[[], Any], image: Array, checkpoint: Checkpoint | None
     def made() -> Any:
         model = make()
         if not model.built:
-            model(_fed(model, image.astype(dtype)), training=False)
+            model(_fed(image.astype(dtype), _shape(model, 0)), training=False)
         return model
 
     with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
@@ -104,8 +104,10 @@ def show(model: Any, batches: Sequence[Array], layers: Mapping[str, Sequence[str
     taps = {path: name for path, names in layers.items() if (name := next((one for one in names if one in known), None))}
     tapped = keras.Model(model.inputs, [model.outputs, {path: known[name] for path, name in taps.items()}]) if taps else None
     with tensorflow.device(tensorflow_device("cpu")), tf32(tensorflow, False), quiet_logger(tensorflow):
-        fed = [_fed(model, batch, place) for place, batch in enumerate(batches)]
-        feed = fed[0] if len(fed) == 1 else fed
+        # Images come before other inputs, as readers give them.
+        order = sorted(range(len(batches)), key=lambda place: len(_shape(model, place)) != 4)
+        fed = {place: _fed(batch, _shape(model, place)) for batch, place in zip(batches, order, strict=True)}
+        feed = fed[0] if len(fed) == 1 else [fed[place] for place in sorted(fed)]
         outputs, values = (model(feed, training=False), {}) if tapped is None else tapped(feed, training=False)
     found = {**dict(enumerate(map(np.asarray, keras.tree.flatten(outputs)))), **{path: np.asarray(values[path]) for path in values}}
     shown = {key: value if key in arrays else channels_first(value) for key, value in found.items()}
@@ -125,9 +127,14 @@ def _values(model: Any) -> dict[str, Any]:
     return found
 
 
-def _fed(model: Any, batch: Array, place: int = 0) -> Any:
-    """The batch as the model takes it: maps as N×H×W×C, unless its input states its channels first."""
+def _shape(model: Any, place: int) -> tuple[int | None, ...]:
+    """Of an input; empty where the model is only code."""
     inputs = _inputs(model)
-    shape, channels = tuple(inputs[place].shape) if inputs else (), batch.shape[1]
+    return tuple(inputs[place].shape) if inputs else ()
+
+
+def _fed(batch: Array, shape: tuple[int | None, ...]) -> Any:
+    """The batch as an input of a shape takes it: maps as N×H×W×C, unless it states its channels first."""
+    channels = batch.shape[1]
     kept = batch.ndim != 4 or (len(shape) == 4 and shape[1] == channels != shape[3])
     return import_tensorflow().constant(np.ascontiguousarray(batch if kept else batch.transpose(0, 2, 3, 1)))

@@ -39,20 +39,26 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     images = _images(copy, name, example, size)
     # Readers give a program's images before its other inputs.
     order = sorted(range(len(images)), key=lambda place: images[place].dim() != 4)
-    fitted = partial(_fitted, order=order, as_tensors=_expect_runs(copy, images, name))
-    program = _exported(fitted(copy), [images[place] for place in order], name)
-    path = folder / f"{name}.pt2"
-    torch.export.save(program, path)
+    as_tensors = _expect_runs(copy, images, name)
+    fitted = partial(_fitted, order=order, as_tensors=as_tensors)
     left = f"hooks of your own at {some(hooked)} are left out: the port is of the module without them"
-    return Saved(
-        name,
-        path,
-        "the graph that torch.export draws",
-        (images[order[0]].shape[2], images[order[0]].shape[3]) if images[order[0]].dim() == 4 else None,
-        copied=lambda: fitted(_copy(module, name)[0]),
-        calls=calls_in(read_archive(path).program),
-        notes=(left,) if hooked else (),
-    )
+
+    def saved(is_open: bool) -> Saved:
+        program = _exported(fitted(copy), [images[place] for place in order], name, is_open)
+        path = folder / f"{name}{'' if is_open else ' of one size'}.pt2"
+        torch.export.save(program, path)
+        return Saved(
+            name,
+            path,
+            "the graph that torch.export draws",
+            (images[order[0]].shape[2], images[order[0]].shape[3]) if images[order[0]].dim() == 4 else None,
+            copied=lambda: fitted(_copy(module, name)[0]),
+            calls=calls_in(read_archive(path).program),
+            notes=(left,) if hooked else (),
+            fixed=(lambda: saved(False)) if is_open else None,
+        )
+
+    return saved(True)
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
@@ -67,6 +73,8 @@ def expect_ready(module: nn.Module, name: str) -> None:
     Raises:
         UsageError: with the way round.
     """
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UsageError("torch.export takes no ScriptModule", where=name, next="give the module that it was made from")
     training = next((path for path, each in module.named_modules() if each.training), None)
     if training is not None:
         where = f"'{training}' of it" if training else "it"
@@ -153,7 +161,11 @@ def _images(module: nn.Module, name: str, example: Sequence[Any], size: Size | N
     """What the module is called with: the example, otherwise an image of zeros."""
     like = next((each for each in module.parameters() if each.is_floating_point()), torch.zeros(()))
     if example:
-        found = [each if isinstance(each, torch.Tensor) else torch.from_numpy(np.asarray(each)) for each in example]
+        wrong = next((each for each in example if not isinstance(each, torch.Tensor | np.ndarray)), None)
+        if wrong is not None:
+            next_step = "give a batch that the module takes, or a tuple with one for each input"
+            raise UsageError(f"the example has a {type(wrong).__name__}, expected tensors", where=name, next=next_step)
+        found = [each if isinstance(each, torch.Tensor) else torch.from_numpy(each) for each in example]
         return [each.detach().cpu().to(like.dtype) if each.is_floating_point() else each.detach().cpu() for each in found]
     if size is None:
         next_step = "give example, a batch that the module takes, or input_size"
@@ -201,21 +213,22 @@ def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Mod
     return module
 
 
-def _exported(module: nn.Module, images: Sequence[torch.Tensor], name: str) -> torch.export.ExportedProgram:
-    """The program of a module: of open sizes, otherwise of the example's.
+def _exported(module: nn.Module, images: Sequence[torch.Tensor], name: str, is_open: bool) -> torch.export.ExportedProgram:
+    """The program of a module: of any number of images where the module allows it, and `is_open` to rows and columns too.
 
     Raises:
         UsageError: torch.export refuses it, with its own reason.
     """
-    several = [torch.cat([each, each]) if len(each) == 1 else each for each in images]
     free = getattr(torch.export.Dim, "AUTO", None)
+    several = [torch.cat([each, each]) if len(each) == 1 else each for each in images]
+    tried = [(several, (0, 2, 3)), (images, (2, 3))] if is_open else [(several, (0,))]
     with _quiet():
-        for given, axes in ((several, (0, 2, 3)), (images, (2, 3))) if free is not None else ():
+        for given, axes in tried if free is not None else ():
             try:
                 program = _export(module, given, [{axis: free for axis in axes if axis < each.dim()} for each in given])
             except Exception:  # the exporter's own, of many kinds
                 continue
-            if axes[0] or not isinstance(_first_shape(program)[0], int):
+            if 0 not in axes or not isinstance(_first_shape(program)[0], int):
                 return program
         try:
             return _export(module, images, None)
