@@ -14,7 +14,7 @@ from porter.filegraph.dims import Open, product
 from porter.filegraph.places import place_of
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, Source, Walk, apply
-from porter.graph import Add, Affine, LogSoftmax, Op, Sigmoid, SliceChannels, Softmax, Sqrt
+from porter.graph import Abs, Add, Affine, LogSoftmax, Op, Sigmoid, SliceChannels, Softmax, Sqrt
 from porter.graph.ops import AXES, Function
 
 Reduction = Function | Literal["sum", "min"]
@@ -171,9 +171,14 @@ def unit_of(walk: Walk[N], node: N) -> Read | None:
     return None
 
 
-def over_norm(walk: Walk[N], node: N, source: Reference, places: Collection[int], least: float) -> Read:
-    """A value over its norm along axes, or over `least` where the norm is smaller."""
-    norm = reduce(walk, node, source, "norm", places, True)
+def over_norm(walk: Walk[N], node: N, source: Reference, places: Collection[int], least: float, order: int = 2) -> Read:
+    """A value over its norm of order 1 or 2 along axes, or over `least` where the norm is smaller."""
+    if order == 1:
+        view = walk.kept(source)
+        each = walk.views.like(view, walk.builder.add(f"{node.name}:each", Abs(), view.value))
+        norm = reduce(walk, node, each, "sum", places, True)
+    else:
+        norm = reduce(walk, node, source, "norm", places, True)
     if not isinstance(norm, View):
         return norm
     bound = walk.views.like(norm, walk.builder.clip(f"{node.name}:bound", norm.value, low=least))

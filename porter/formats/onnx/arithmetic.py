@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,10 +12,11 @@ from porter.filegraph import arithmetic
 from porter.filegraph.builder import Value
 from porter.filegraph.dataflow import Operand, Reference
 from porter.filegraph.products import Product, by_matrix, dense, matmul, with_matrices
+from porter.filegraph.reductions import reduce, variance
 from porter.filegraph.views import View
 from porter.filegraph.walk import Lacks, Read, apply
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Affine, Gelu, HardSigmoid, LayerNorm, Op, RmsNorm, Sigmoid, Swish
+from porter.graph import Affine, Gelu, HardSigmoid, LayerNorm, Op, Reciprocal, RmsNorm, Sigmoid, Sqrt, Swish
 
 _MEANS = "Squeeze", ("AveragePool", ("Pad", ("Reshape", ("Mul", "x", "x"))))
 _OF_ANY_NUMBER = frozenset({"Max", "Mean", "Min", "Sum"})
@@ -82,13 +84,21 @@ def read_batch_norm(walk: Walk, node: OnnxNode) -> Read:
     return arithmetic.batch_norm(walk, node, node.inputs[0], tensors, node.real("epsilon", 1e-5), momentum)
 
 
-def read_layer_norm(walk: Walk, node: OnnxNode) -> Read:
-    """LayerNormalization and RMSNormalization from an axis on: x, scale, offset."""
+def read_layer_norm(walk: Walk, node: OnnxNode) -> Read | list[Read]:
+    """LayerNormalization and RMSNormalization from an axis on: x, scale, offset. Further outputs are the mean and one over the
+    deviation.
+    """
     axis = node.integer("axis", -1)
     places = range(axis, 0) if axis < 0 else range(axis, len(walk.sizes(node.inputs[0]) or ()))
     tensors, epsilon = _affine(node), node.real("epsilon", 1e-5)
     op = RmsNorm(epsilon) if node.op == "RMSNormalization" else LayerNorm(epsilon, "gamma" in tensors, "beta" in tensors)
-    return arithmetic.norm_of_cells(walk, node, node.inputs[0], op, tensors, places)
+    found = arithmetic.norm_of_cells(walk, node, node.inputs[0], op, tensors, places)
+    if node.outputs == 1:
+        return found
+    mean = reduce(walk, replace(node, name=f"{node.name}:mean"), node.inputs[0], "mean", places, True)
+    spread = variance(walk, replace(node, name=f"{node.name}:variance"), node.inputs[0], places, True, 0)
+    links = Affine((1.0,), (epsilon,)), Sqrt(), Reciprocal()
+    return [found, mean, apply(walk, node, spread, *links) if isinstance(spread, View) else spread]
 
 
 def read_group_norm(walk: Walk, node: OnnxNode) -> Read:

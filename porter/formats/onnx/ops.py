@@ -59,10 +59,8 @@ def _cast(walk: Walk, node: OnnxNode) -> Read:
 
 
 def _over_norm(walk: Walk, node: OnnxNode) -> Read:
-    """LpNormalization, over the root of the sum of squares."""
-    if node.integer("p", 2) != 2:
-        return Lacks(f"{node.op} of order {node.integer('p')}")
-    return over_norm(walk, node, node.inputs[0], [node.integer("axis", -1)], _LEAST_NORM)
+    """LpNormalization, whose order is 1 or 2."""
+    return over_norm(walk, node, node.inputs[0], [node.integer("axis", -1)], _LEAST_NORM, node.integer("p", 2))
 
 
 def _global_pool(walk: Walk, node: OnnxNode) -> Read:
@@ -198,6 +196,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "Concat": lambda walk, node: moves.concat(walk, node, node.inputs, node.integer("axis")),
     "Attention": read_attention,
     "ConstantOfShape": _blank,
+    "CenterCropPad": windows.read_center,
     "Conv": windows.read_convolution,
     "ConvTranspose": windows.read_transposed,
     "DepthToSpace": _depth_to_space,
@@ -215,6 +214,7 @@ READERS: Mapping[str, Reader[OnnxNode]] = {
     "LRN": _response_norm,
     **dict.fromkeys(("LayerNormalization", "RMSNormalization"), arithmetic.read_layer_norm),
     "LpNormalization": _over_norm,
+    "LpPool": windows.read_norm_pool,
     "MatMul": arithmetic.read_matrix,
     "Neg": lambda walk, node: negative(walk, node, node.inputs[0]),
     "PRelu": lambda walk, node: slopes(walk, node, *node.inputs),

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from porter.filegraph.builder import Value
-from porter.filegraph.dims import Dim, Open, Undecided
+from porter.filegraph.dims import Dim, Open, Undecided, known
 from porter.filegraph.file_graph import Stored
-from porter.filegraph.layers import of_row, row
-from porter.filegraph.moves import extend, pad
+from porter.filegraph.layers import of_row, part, row
+from porter.filegraph.moves import cut, extend, pad
+from porter.filegraph.places import Items
 from porter.filegraph.products import along_channels
 from porter.filegraph.resampling import resize
 from porter.filegraph.views import Piece, View
 from porter.filegraph.walk import Lacks, Read
 from porter.formats.onnx.nodes import OnnxNode, Walk
-from porter.graph import Conv, ConvTranspose, Resize
+from porter.graph import Abs, Conv, ConvTranspose, Power, Resize
 from porter.graph.ops import Coordinates, Mode, Nearest
 from porter.padding import LOWEST, Average, Convention, Pads, Rounding, Window
 
@@ -135,6 +137,38 @@ def read_pool(walk: Walk, node: OnnxNode) -> Read:
     if node.integer("count_include_pad"):
         average = "clipped_window" if node.integer("ceil_mode") else "full_window"
     return _held(walk, kernel, walk.builder.pool(node.name, value, "mean", window, _convention(node, average=average)))
+
+
+def read_norm_pool(walk: Walk, node: OnnxNode) -> Read:
+    """LpPool: the root of the sum of powers, of an average that counts every cell of the window."""
+    kernel, order = node.integers("kernel_shape"), float(node.integer("p", 2))
+    value = _map(walk, node, len(kernel))
+    if value is None or order < 1 or node.integer("ceil_mode"):
+        return Lacks()
+    powers = walk.builder.chain(f"{node.name}:powers", value, (Abs(), Power(order)))
+    window, rule = _window(node, kernel), _convention(node, average="full_window")
+    mean = walk.builder.pool(f"{node.name}:mean", powers, "mean", window, rule)
+    total = walk.builder.affine(f"{node.name}:sum", mean, (float(math.prod(kernel)),), (0.0,))
+    return _held(walk, kernel, walk.builder.add(node.name, Power(1 / order), total))
+
+
+def read_center(walk: Walk, node: OnnxNode) -> Read:
+    """CenterCropPad: what is too much is cropped around the middle, and zeros stand around what is too little; an odd cell is the
+    last.
+    """
+    source, wanted, stated = node.inputs[0], node.stated(walk.flow, "shape", 1), node.integers("axes")
+    sizes = walk.sizes(source)
+    if wanted is None or sizes is None:
+        return Lacks()
+    less, more = dict[int, slice | int](), dict[int, tuple[int, int]]()
+    for place, size in zip(stated or range(len(sizes)), wanted, strict=True):
+        (apart,) = known([size - Items(sizes)[place]])
+        if apart < 0:
+            less[place] = slice(-apart // 2, -apart // 2 + size)
+        elif apart > 0:
+            more[place] = apart // 2, apart - apart // 2
+    inner = part(walk, node, "middle", lambda walk, middle: cut(walk, middle, source, less)) if less else source
+    return pad(walk, node, inner, more) if more else walk.view(inner)
 
 
 def _pool_of_first(walk: Walk, node: OnnxNode, kernel: Sequence[int]) -> Read:

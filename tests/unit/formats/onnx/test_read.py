@@ -130,6 +130,9 @@ CASES = {
     "a channel": "c = Gather <axis=1> (x, first) u = Unsqueeze (c, one1) y = Concat <axis=1> (u, x)",
     "scale and offset": "c = Conv (x, k6) m = Mul (c, along) y = Add (m, along)",
     "slices": "y = Slice (x, starts, ends, axes, steps)",
+    "powers of windows and of axes": "a = LpPool <kernel_shape=[3, 2], p=3, strides=[2, 1], pads=[1, 1, 0, 0]> (x) "
+    "b = LpNormalization <axis=1, p=1> (a) y = LpNormalization <axis=2> (b)",
+    "a middle of opset 18": "y = CenterCropPad <axes=[2, 3]> (x, squarer)",
     "slices of tf2onnx": "y = Slice (x, from_second, to_any_end, of_cells, every)",
     "resized": 'y = Resize <mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"> (x, , scales)',
     "resized along axes of opset 18": 'y = Resize <axes=[3, 2], mode="nearest"> (x, , factors)',
@@ -191,6 +194,7 @@ NUMBERS: dict[str, Any] = {
         "thirds": [0, 3, -1],
         "six_rows": [0, 6, -1],
         "two_rows": [1, 1, 2, 1],
+        "squarer": [6, 14],
         **{"from_second": [0, 1, 3], "to_any_end": [10**9] * 3, "of_cells": [0, 2, 3], "every": [1, 2, 10**9]},
         "ones3": np.ones(3, np.float32),
         "zeros3": np.zeros(3, np.float32),
