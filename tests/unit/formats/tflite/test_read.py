@@ -151,12 +151,12 @@ def test_rarer_operators(tmp_path: Path) -> None:
         )
         ends = [tf.reduce_min(x, [1, 2]), tf.gather(x, [5, 1, 2], axis=-1), tf.gather(x, 3, axis=2), tf.norm(x, axis=-1)]
         ends += [tf.math.l2_normalize(tf.reverse(x, [-1]), [1, 2]), tf.where(x > 0, x, 0.5 * (tf.exp(x) - 1))]
-        ends += [tf.where((x >= 0.1) & ~(tf.sin(x) < 0.5) | (tf.cos(x) <= 0.7), tf.round(x * 3), 0.25)]
+        ends += [tf.where((x >= 0.1) & ~(tf.sin(x) < 0.5) | (tf.cos(x) <= 0.7), tf.round(x * 3), 0.25), tf.sign(x - 0.1) * x]
         return [tf.identity(end, f"end{place}") for place, end in enumerate(ends)]
 
     file.write_bytes(converted(tf.function(compute, [tf.TensorSpec((None, *SIZE, 3), tf.float32)])))
     written = {operator.op for operator in read_model(file.read_bytes()).operators}
-    assert {"ABS", "GATHER", "L2_NORMALIZATION", "REDUCE_MIN", "REVERSE_V2", "RSQRT", "SPACE_TO_DEPTH", "SQRT"} <= written
+    assert {"ABS", "GATHER", "L2_NORMALIZATION", "REDUCE_MIN", "REVERSE_V2", "RSQRT", "SIGN", "SPACE_TO_DEPTH", "SQRT"} <= written
     assert "BATCH_TO_SPACE_ND" in written and compared(file) > 10
 
 
