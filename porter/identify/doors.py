@@ -109,7 +109,8 @@ def _advice(error: MappingError, candidate: Candidate) -> str | None:
 def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, weights: Path | None = None) -> Opened:
     """Opens a file by its own graph, or a port.
 
-    Where a variant's graph is the file's, the recipe's paths, labels and protocol are used.
+    Where a variant's graph is the file's, the recipe's paths, labels and protocol are used. A folder of the Hub is opened as the
+    variant that its config.json states.
 
     Args:
         weights: another file, whose tensors are taken: all of them.
@@ -125,7 +126,9 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, we
         member = member_of(port.record, recipes)
         opened = open_port(port, member) if weights is None else open_tuned(port, read_weights(weights), member)
     else:
-        opened = _open_graph(read_weights(path, outputs=wishes.outputs, size=wishes.size, weights=weights), wishes, recipes)
+        file = weights_in(path)
+        checkpoint = read_weights(file, outputs=wishes.outputs, size=wishes.size, weights=weights)
+        opened = _open_stated(checkpoint, recipes) if checkpoint.graph is None else _open_graph(checkpoint, wishes, recipes)
         if weights is not None:
             opened = replace(opened, file=of_pair(opened, path, weights))
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
@@ -156,8 +159,7 @@ def open_model(model: Model, wishes: Wishes = NONE, recipes: Path | None = None,
 
 def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
     """A file by its own graph: as a variant that has it, otherwise under the file's names."""
-    if checkpoint.graph is None:
-        raise no_graph(checkpoint, recipes)
+    assert checkpoint.graph is not None
     native = None if wishes.size or checkpoint.graph.built_size else native_within(checkpoint)
     wishes = replace(wishes, size=native or wishes.size)
     if wishes.keep_activation or wishes.outputs:
@@ -183,6 +185,15 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     facts = photos.of(opened.facts, checkpoint.path.name)
     sizes = replace(opened.sizes, built=native) if native else opened.sizes
     return replace(opened, file=noted, facts=facts, sizes=sizes, warnings=(*left_out, *damaged, *others, *opened.warnings))
+
+
+def _open_stated(checkpoint: Checkpoint, recipes: Path | None) -> Opened:
+    """A file of tensors as the variant that the config.json beside it states."""
+    likeliest, _ = open_likeliest(rank(checkpoint, recipes).likely)
+    origin = None if likeliest is None else likeliest[1].facts.origin
+    if likeliest is None or origin is None or origin.by != "config.json" or origin.zoo is None:
+        raise no_graph(checkpoint, recipes)
+    return with_config(likeliest[1])
 
 
 def expect_no_recipe(needing: Sequence[str]) -> None:

@@ -13,16 +13,22 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
 from porter.fitting.twins import twins_of
 from porter.formats.torch_export import SAVE
+from porter.padding.sizes import MAX_SIDE
 from porter.port import BY, Origin
 from porter.recipe import Member, convert_command, sound_recipes
 from porter.recipe.expressions import Value
 from porter.source.opened import Opened
 from porter.source.statements import RELEASE, OriginStatement, of_config, of_metadata, of_release
-from porter.zoos.tables import REFERENCES, TWINS_OF_TIMM
+from porter.zoos.tables import REFERENCES, SETTINGS, TRANSFORMERS_DEFAULTS, TWINS_OF_TIMM, OptionSetting
 
-_LIBRARIES = {"timm": "timm", "timm_tf": "timm", "torchvision": "torchvision"}
+_LIBRARIES = {
+    "timm": "timm",
+    "timm_tf": "timm",
+    "torchvision": "torchvision",
+    "transformers": "transformers",
+    "transformers_torch": "transformers",
+}
 """By a zoo's reference, whose models it has."""
-_EPSILON, _OPTION = "bn_eps", "bn_epsilon"
 
 
 @dataclass(frozen=True)
@@ -197,13 +203,30 @@ def _options(stated: OriginStatement, own: Mapping[str, Any], member: Member) ->
     """The options of the recipe with which a variant is the stated call; None if it is another one."""
     if not stated.strict:
         return {} if not own else None  # a name does not say that its function was called otherwise
-    arguments, usual = dict(stated.arguments), dict(own)
-    epsilon = arguments.pop(_EPSILON, None)
-    known = usual.pop(_EPSILON, member.zoo.options.get(_OPTION, member.recipe.options.get(_OPTION)))
-    if arguments != usual:
+    kind = str(stated.name) if stated.library == "transformers" else str(stated.library)
+    settings, usual = SETTINGS.get(kind, {}), {**TRANSFORMERS_DEFAULTS.get(kind, {}), **own}
+    options: dict[str, Value] = {}
+    for name in {**usual, **stated.arguments}:
+        value, setting = stated.arguments.get(name), settings.get(name)
+        if value is None or setting is None:
+            if value != usual.get(name):
+                return None
+            continue
+        known = {**member.recipe.options, **member.zoo.options}.get(setting.option)
+        said = _said(setting, value, known)
+        if said is None:
+            return None
+        if said != known:
+            options[setting.option] = said
+    return options
+
+
+def _said(setting: OptionSetting, value: Any, known: Value | None) -> Value | None:
+    """The value of an option as a library's setting says it; None where the recipe, whose own value is `known`, cannot say it."""
+    if setting.values is not None:
+        return setting.values.get(value) if isinstance(value, str | bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if epsilon is None:
-        return {} if _EPSILON not in own else None
-    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float) or not 0 < epsilon < 1:
-        return None
-    return {} if epsilon == known else {_OPTION: float(epsilon)} if _OPTION in member.recipe.options else None
+    if isinstance(known, float):
+        return float(value) if 0 < value < 1 else None
+    return value if isinstance(known, int) and isinstance(value, int) and 0 < value <= MAX_SIDE else None

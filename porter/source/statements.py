@@ -10,6 +10,7 @@ from typing import Any
 from porter.filegraph.checkpoint import Checkpoint
 from porter.port import By
 from porter.source.beside import config_beside
+from porter.zoos.tables import TRANSFORMERS_DEFAULTS
 
 ARCH = "arch"
 """What training scripts call the name of the model in a .pth (timm's train.py, PyTorch's ImageNet example)."""
@@ -24,7 +25,6 @@ _NEUTRAL = frozenset(
 """Arguments of timm.create_model that change no number of a trained network, or that its tensors tell."""
 _POOLS = ("avg", "fast", "token")
 """What timm's config.json says of the pool of a network that a recipe has. Another one, such as max, has the same tensors."""
-_TRANSFORMERS = ("tf_padding", "layer_norm_eps", "batch_norm_eps", "hidden_act")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class OriginStatement:
         says: in words.
         name: in its library; None where porter knows no zoo of that library.
         library: None where the name may be any library's.
-        arguments: that its function was called with, without those that change no number.
+        arguments: that its function was called with, without those that change no number; of transformers, all settings that do.
         strict: whether a name that no recipe has is another network; a file's name may be anything.
     """
 
@@ -71,8 +71,11 @@ def of_config(checkpoint: Checkpoint) -> OriginStatement | None:
             told["global_pool"] = pool
         return OriginStatement("config.json", f"timm's {_called(name, told)}", name, "timm", told)
     if isinstance(kind, str) and kind:
-        told = {key: config[key] for key in _TRANSFORMERS if isinstance(config.get(key), bool | int | float | str)}
-        return OriginStatement("config.json", f"transformers' {_called(kind, told)}", None)
+        usual = TRANSFORMERS_DEFAULTS.get(kind)
+        if usual is None:
+            return OriginStatement("config.json", f"transformers' {kind:.80}", None)
+        told = {key: config[key] for key, value in usual.items() if config.get(key, value) != value}
+        return OriginStatement("config.json", f"transformers' {_called(kind, told)}", kind, "transformers", {**usual, **told})
     if isinstance(made, str) and str(config.get("module")).startswith(("keras_hub.", "keras_cv.")):
         return OriginStatement("config.json", f"keras-hub's {made:.80}", None)
     return None

@@ -131,6 +131,8 @@ _MODULES = {
     "timm": "porter.zoos.timm",
     "timm_tf": "porter.zoos.timm_tf",
     "timm_jax": "porter.zoos.timm_jax",
+    "transformers": "porter.zoos.transformers",
+    "transformers_torch": "porter.zoos.transformers_torch",
 }
 
 

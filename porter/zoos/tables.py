@@ -8,7 +8,7 @@ loaded.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Call = tuple[str, Mapping[str, Any]]
 """The function or class that builds a variant, and its arguments."""
@@ -168,9 +168,130 @@ UNLIKE_TIMM: Mapping[str, str] = {
 }
 """By variant, why timm's model of a similar name is not it (timm/models/resnetv2.py)."""
 
+_RESNETS = {
+    18: ("basic", [2, 2, 2, 2]),
+    34: ("basic", [3, 4, 6, 3]),
+    50: ("bottleneck", [3, 4, 6, 3]),
+    101: ("bottleneck", [3, 4, 23, 3]),
+    152: ("bottleneck", [3, 8, 36, 3]),
+}
+_VITS = {"ti": (192, 12), "s": (384, 12), "b": (768, 12), "l": (1024, 24)}
+
+
+def _transformers_vit(width: int, depth: int, patch: int) -> dict[str, Any]:
+    heads, inner = width // 64, 4 * width
+    settings = {"hidden_size": width, "num_hidden_layers": depth, "num_attention_heads": heads, "intermediate_size": inner}
+    return {**settings, "patch_size": patch}
+
+
+def _transformers_mobilenets(tf_padding: bool) -> dict[str, Call]:
+    v1 = {"mobilenet_v1": 1.0, **{f"mobilenet_v1_{width}": width for width in (0.75, 0.5, 0.25)}}
+    v2 = {"mobilenet_v2": 1.0, **{f"mobilenet_v2_{width}": width for width in (1.4, 1.3, 0.75, 0.5, 0.35)}}
+    widths = {"mobilenet_v1": v1, "mobilenet_v2": v2}
+    return {
+        variant: (kind, {"depth_multiplier": width, "tf_padding": tf_padding})
+        for kind, variants in widths.items()
+        for variant, width in variants.items()
+    }
+
+
+TRANSFORMERS: Mapping[str, Call] = {
+    **_transformers_mobilenets(tf_padding=True),
+    **{
+        f"resnet{layers}": (
+            "resnet",
+            {
+                "layer_type": kind,
+                "depths": depths,
+                "hidden_sizes": [64, 128, 256, 512] if kind == "basic" else [256, 512, 1024, 2048],
+            },
+        )
+        for layers, (kind, depths) in _RESNETS.items()
+    },
+    **{
+        f"vit_{size}_{patch}": ("vit", _transformers_vit(*measures, patch))
+        for size, measures in _VITS.items()
+        for patch in ((16,) if size == "ti" else (16, 32))
+    },
+}
+"""transformers' `model_type`, and the settings of config.json that make a variant of it."""
+TRANSFORMERS_TORCH: Mapping[str, Call] = _transformers_mobilenets(tf_padding=False)
+"""Those that pad as torch does."""
+
+TRANSFORMERS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "mobilenet_v1": {"depth_multiplier": 1.0, "min_depth": 8, "tf_padding": True, "layer_norm_eps": 1e-3, "hidden_act": "relu6"},
+    "mobilenet_v2": {
+        "depth_multiplier": 1.0,
+        "min_depth": 8,
+        "depth_divisible_by": 8,
+        "expand_ratio": 6.0,
+        "output_stride": 32,
+        "first_layer_is_expansion": True,
+        "finegrained_output": True,
+        "tf_padding": True,
+        "layer_norm_eps": 1e-3,
+        "hidden_act": "relu6",
+    },
+    "resnet": {
+        "embedding_size": 64,
+        "hidden_sizes": [256, 512, 1024, 2048],
+        "depths": [3, 4, 6, 3],
+        "layer_type": "bottleneck",
+        "downsample_in_first_stage": False,
+        "downsample_in_bottleneck": False,
+        "hidden_act": "relu",
+    },
+    "vit": {
+        "hidden_size": 768,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "intermediate_size": 3072,
+        "patch_size": 16,
+        "image_size": 224,
+        "qkv_bias": True,
+        "layer_norm_eps": 1e-12,
+        "hidden_act": "gelu",
+    },
+}
+"""By `model_type`, the settings that decide the function, and what they are where config.json leaves them out (configuration_*.py
+of transformers 5.14). Its other settings act in training or on other heads.
+"""
+
+
+class OptionSetting(NamedTuple):
+    """A setting of a library's model that is an option of a recipe.
+
+    Attributes:
+        values: the option's value for each of the setting's that porter's recipe can say; None if it is a number, the same in both.
+    """
+
+    option: str
+    values: Mapping[Any, Any] | None = None
+
+
+_BN_EPSILON, _RELU6 = OptionSetting("bn_epsilon"), OptionSetting("relu6", {"relu6": True, "relu": False})
+SETTINGS: Mapping[str, Mapping[str, OptionSetting]] = {
+    "timm": {"bn_eps": _BN_EPSILON},
+    "mobilenet_v1": {"layer_norm_eps": _BN_EPSILON, "hidden_act": _RELU6},
+    "mobilenet_v2": {"layer_norm_eps": _BN_EPSILON, "hidden_act": _RELU6},
+    "resnet": {"downsample_in_bottleneck": OptionSetting("stride_on", {False: "first_3x3", True: "first_1x1"})},
+    "vit": {
+        "layer_norm_eps": OptionSetting("epsilon"),
+        "image_size": OptionSetting(SIDE),
+        "hidden_act": OptionSetting("tanh_gelu", {"gelu": False, "gelu_new": True, "gelu_pytorch_tanh": True}),
+    },
+}
+"""By library, or by `model_type` of transformers, the settings that are options of porter's recipes."""
+
 REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "tf": {"keras": KERAS, "keras_applications": KERAS_APPLICATIONS, "tf_slim": TF_SLIM, "tensornets": TENSORNETS},
-    "torch": {"torchvision": TORCHVISION, "timm": TIMM, "timm_tf": TIMM_TF},
+    "torch": {
+        "torchvision": TORCHVISION,
+        "timm": TIMM,
+        "timm_tf": TIMM_TF,
+        "transformers": TRANSFORMERS,
+        "transformers_torch": TRANSFORMERS_TORCH,
+    },
     "jax": {"timm_jax": TIMM_JAX},
     "mxnet": {},
     "caffe": {},

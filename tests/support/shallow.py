@@ -19,6 +19,7 @@ from porter.zoos.slim.network import _frozen_network
 from porter.zoos.slim.tensornets import _import as import_tensornets
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
+from porter.zoos.transformers import import_transformers
 from tests.support.recipe.recipes import all_recipes
 from tests.support.tensornets_files import tensornets_installed
 
@@ -66,6 +67,7 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
     yield import_timm().vision_transformer, "_create_vision_transformer", lambda build: _narrow_vit(build, "depth")
     yield import_timm().resnet, "_create_resnet", lambda build: _timms(build, "layers")
     yield import_timm().densenet, "_create_densenet", lambda build: _timms(build, "block_config")
+    yield import_transformers().AutoConfig, "for_model", _transformers
     yield import_module("keras.src.applications.densenet"), "dense_block", lambda build: _by_label(build, 1, "name")
     keras = import_module("keras.src.applications.resnet")
     yield keras, "stack_residual_blocks_v1", lambda build: _by_label(build, 2, "name")
@@ -96,6 +98,16 @@ def _narrow_vit(build: Build, depth: str) -> Build:
         return build(*arguments, **named | sizes | {depth: DEPTHS[0]})
 
     return narrow
+
+
+def _transformers(build: Build) -> Build:
+    def shallow(kind: str, **settings: Any) -> Any:
+        sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
+        less = {name: settings[name] // FEWER_HEADS for name in sizes if name in settings}
+        less |= {"num_hidden_layers": DEPTHS[0]} if less else {"depths": list(DEPTHS)} if "depths" in settings else {}
+        return build(kind, **settings | less)
+
+    return shallow
 
 
 def _slims(build: Build) -> Build:

@@ -19,8 +19,10 @@ from porter.graph import BatchNorm, Conv, Graph, MaxPool, shapes, tensor_shapes
 from porter.padding import LOWEST, Convention, pad_amounts
 from porter.recipe import LayerName, Member, Recipe, expand, find_recipe, layer_names
 from porter.zoos.slim.networks import construct
+from porter.zoos.tables import TRANSFORMERS
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
+from porter.zoos.transformers import import_transformers
 
 ARCHITECTURES = [find_recipe(name) for name in ("resnet18", "resnext50_32x4d", "wide_resnet50_2")]
 IN_TORCH = [
@@ -55,13 +57,20 @@ def strided(graph: Graph) -> list[str]:
     ]
 
 
+def _model(variant: str, zoo: str) -> Any:
+    if zoo != "transformers":
+        return getattr(import_timm() if zoo == "timm" else import_models(), variant)()
+    library, (kind, settings) = import_transformers(), TRANSFORMERS[variant]
+    return library.AutoModelForImageClassification.from_config(library.AutoConfig.for_model(kind, num_labels=1000, **settings))
+
+
 @pytest.mark.parametrize(("variant", "zoo"), IN_TORCH)
 def test_every_tensor_and_layer_is_torchs(variant: str, zoo: str) -> None:
     import torch
 
     _, graph, layers = read(variant, zoo)
     with torch.device("meta"):
-        model = getattr(import_timm() if zoo == "timm" else import_models(), variant)()
+        model = _model(variant, zoo)
     assert tensors_by_name("torch", graph, layers) == {name: tuple(value.shape) for name, value in model.state_dict().items()}
     for path, layer in layers.items():
         op, module = graph.by_path[path].op, model.get_submodule(layer.name)

@@ -120,7 +120,8 @@ def test_the_origin_is_right_and_twins_are_said(
         ({"architecture": PLAIN, "global_pool": "max"}, (f"{PLAIN} (global_pool max)", None)),
         ({"architecture": "resnet18"}, ("resnet18", None)),
         ({"architecture": "tf_mobilenetv3_large_100"}, ("tf_mobilenetv3_large_100", "timm_tf")),
-        ({"model_type": "mobilenet_v1", "tf_padding": True}, ("mobilenet_v1 (tf_padding True)", None)),
+        ({"model_type": "mobilenet_v1", "tf_padding": False}, ("mobilenet_v1 (tf_padding False)", None)),
+        ({"model_type": "convnext", "hidden_act": "gelu"}, ("convnext", None)),
         ({"module": "keras_hub.src.models", "class_name": "ResNetBackbone"}, ("ResNetBackbone", None)),
     ],
 )
@@ -270,7 +271,8 @@ def test_advice_follows_the_origin(made: Callable[[str, str], Path], tmp_path: P
     said = placed(made(VARIANT, "timm"), tmp_path / "said", config={"architecture": SAME})
     bare = placed(made(VARIANT, "timm"), tmp_path / "bare")
     blurred = placed(made("resnet18", "torchvision"), tmp_path / "blurred", config={"architecture": "resnetblur18"})
-    for path, next in ((said, 'source="timm_tf"'), (bare, f'porter.inspect("{bare}")'), (blurred, "torch.export")):
+    assert porter.convert(said, out=tmp_path / "said port", check=False).record.zoo == "timm_tf"
+    for path, next in ((bare, f'porter.inspect("{bare}")'), (blurred, "torch.export")):
         with pytest.raises(UsageError) as refused:
             porter.convert(path, out=tmp_path / "port")
         assert next in str(refused.value.next)

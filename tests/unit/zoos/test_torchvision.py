@@ -22,7 +22,8 @@ from porter.padding import Convention
 from porter.recipe import expand, find_recipe, layer_names, tap_names
 from porter.zoos import timm, torchvision as reference
 from porter.zoos.implementation import get_implementation
-from porter.zoos.tables import REFERENCES
+from porter.zoos.tables import REFERENCES, TRANSFORMERS_DEFAULTS
+from porter.zoos.transformers import import_transformers
 from tests.support.standin import calibrated_tensors, smooth_images
 from tests.support.standin_files import with_convention
 
@@ -131,6 +132,13 @@ def test_a_library_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch, modu
 
 def test_every_builder_exists() -> None:
     libraries = {"torchvision": reference.import_models(), **dict.fromkeys(("timm", "timm_tf"), timm.import_timm())}
-    assert set(libraries) == set(REFERENCES["torch"])
-    for library, builders in REFERENCES["torch"].items():
-        assert all(hasattr(libraries[library], name) for name, _ in builders.values())
+    assert {*libraries, "transformers", "transformers_torch"} == set(REFERENCES["torch"])
+    for library, module in libraries.items():
+        assert all(hasattr(module, name) for name, _ in REFERENCES["torch"][library].values())
+
+
+def test_the_defaults_of_transformers_are_its_own() -> None:
+    config = import_transformers().AutoConfig
+    for kind, usual in TRANSFORMERS_DEFAULTS.items():
+        own = config.for_model(kind)
+        assert {name: getattr(own, name) for name in usual} == usual
