@@ -6,24 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from porter.base.errors import MappingError, PorterError, UsageError
+from porter.base.errors import MappingError, MissingFramework, PorterError, UsageError
 from porter.base.options import INSPECT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
-from porter.frameworks.in_memory import Example, Model
+from porter.frameworks.in_memory import Example, Model, Saved
 from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
 from porter.port import model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
+from porter.source.built import read_built
 from porter.source.in_memory import read_model, renamed
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_candidate, open_port
-from porter.source.origin import as_stated, expect_origin, origin_of, undecided
+from porter.source.origin import as_stated, expect_origin, origin_of, stated_origin, undecided
 from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
 from porter.source.tuned import open_tuned
@@ -128,7 +129,7 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, we
     else:
         file = weights_in(path)
         checkpoint = read_weights(file, outputs=wishes.outputs, size=wishes.size, weights=weights)
-        opened = _open_stated(checkpoint, recipes) if checkpoint.graph is None else _open_graph(checkpoint, wishes, recipes)
+        opened = _open_stated(checkpoint, wishes, recipes) if checkpoint.graph is None else _open_graph(checkpoint, wishes, recipes)
         if weights is not None:
             opened = replace(opened, file=of_pair(opened, path, weights))
     return replace(opened, warnings=(*opened.warnings, *_no_background(opened, path, wishes)))
@@ -145,16 +146,22 @@ def open_model(model: Model, wishes: Wishes = NONE, recipes: Path | None = None,
         UsageError: the model cannot be saved, with the reason and the way round (porter.frameworks.in_memory). Or as `open_file`.
     """
     checkpoint, saved = read_model(model, example, wishes.outputs, wishes.size)
-    try:
-        opened = _open_graph(checkpoint, replace(wishes, size=wishes.size or saved.size), recipes)
-    except PorterError as error:
-        raise renamed(error, saved) from None
+    opened = _open_saved(checkpoint, saved, wishes, recipes)
     return replace(
         opened,
         file=opened.file.model_copy(update={"file": saved.name}),
         in_memory=saved,
-        warnings=(*saved.notes, *opened.warnings, *_no_background(opened, Path(saved.name), wishes)),
+        warnings=(*opened.warnings, *_no_background(opened, Path(saved.name), wishes)),
     )
+
+
+def _open_saved(checkpoint: Checkpoint, saved: Saved, wishes: Wishes, recipes: Path | None) -> Opened:
+    """A model in memory, by the graph that it was saved with."""
+    try:
+        opened = _open_graph(checkpoint, replace(wishes, size=wishes.size or saved.size), recipes)
+    except PorterError as error:
+        raise renamed(error, saved) from None
+    return replace(opened, warnings=(*saved.notes, *opened.warnings))
 
 
 def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
@@ -187,13 +194,23 @@ def _open_graph(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) ->
     return replace(opened, file=noted, facts=facts, sizes=sizes, warnings=(*left_out, *damaged, *others, *opened.warnings))
 
 
-def _open_stated(checkpoint: Checkpoint, recipes: Path | None) -> Opened:
-    """A file of tensors as the variant that the config.json beside it states."""
+def _open_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -> Opened:
+    """A file of tensors as the config.json beside it states: as a recipe's variant, otherwise as the network that the library which
+    wrote the folder builds.
+    """
     likeliest, _ = open_likeliest(rank(checkpoint, recipes).likely)
     origin = None if likeliest is None else likeliest[1].facts.origin
-    if likeliest is None or origin is None or origin.by != "config.json" or origin.zoo is None:
+    if likeliest is not None and origin is not None and origin.by == "config.json" and origin.zoo is not None:
+        return with_config(likeliest[1])
+    try:
+        built = read_built(checkpoint, wishes.outputs, wishes.size)
+    except MissingFramework as error:
+        error.next = f"{error.next}, which builds the network of this folder; or {no_graph(checkpoint, recipes).next}"
+        raise
+    if built is None:
         raise no_graph(checkpoint, recipes)
-    return with_config(likeliest[1])
+    opened = built.marked(_open_saved(built.checkpoint, built.saved, wishes, recipes))
+    return replace(opened, facts=opened.facts.model_copy(update={"origin": stated_origin(checkpoint)}))
 
 
 def expect_no_recipe(needing: Sequence[str]) -> None:

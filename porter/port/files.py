@@ -31,6 +31,8 @@ class SourceFile(Strict):
     Attributes:
         published: whether the zoo publishes it; None in ports of older porters.
         graph: what the graph is of, if it is not the same file's.
+        built_by: the library, with its version, that built the network which the config.json beside the file describes; None where
+            the file or a recipe has the graph.
     """
 
     file: str
@@ -39,6 +41,7 @@ class SourceFile(Strict):
     published: bool | None = None
     notes: tuple[str, ...] = ()
     graph: GraphFile | None = None
+    built_by: str | None = None
 
     def is_published(self, file: WeightsFile | None) -> bool | None:
         """Whether the zoo publishes it, as `file`: as recorded, otherwise by its sha256; None where neither tells."""

@@ -14,6 +14,7 @@ from porter.formats.reading import read_weights
 from porter.port import RECORD, Port, Record, model_file, port_at
 from porter.recipe import Member, choose_options, find_member
 from porter.source.beside import weights_in
+from porter.source.built import read_built
 from porter.source.dropouts import has_dropouts, with_dropouts
 from porter.source.in_memory import Weights, read_model
 from porter.source.opened import Opened
@@ -84,7 +85,9 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
         return with_padding(open_port(beside, member), record.padding)
     checkpoint = read_weights(path, member is not None and needs_md5(member), record.ended_at, record.input.native_size)
     _expect_same(record, checkpoint.sha256, path)
-    opened = _again(checkpoint, record, member, wishes)
+    built = None if record.source.built_by is None else read_built(checkpoint, record.ended_at, record.input.native_size)
+    opened = _again(checkpoint if built is None else built.checkpoint, record, member, wishes)
+    opened = opened if built is None else built.marked(opened)
     return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)
 
 

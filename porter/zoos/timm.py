@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -13,11 +14,16 @@ from typing import Any
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import MissingFramework, UsageError
 from porter.data.timm_config import CONFIG_FILE, to_timm, unlike_timm
+from porter.filegraph.checkpoint import Checkpoint
 from porter.graph.plan import Plan
 from porter.padding import Size
+from porter.zoos.folders import BuiltModel, stated_size
 from porter.zoos.implementation import Implementation, StockClass, StockLibrary, StockModel
 from porter.zoos.tables import TIMM, UNLIKE_TIMM, WITH_EPSILON, Call, takes_any_size
 from porter.zoos.torchvision import build_by, import_models
+
+_LOADING = frozenset({"pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir"})
+"""Arguments of timm.create_model that name weights other than the folder's."""
 
 
 def import_timm() -> ModuleType:
@@ -95,6 +101,26 @@ def _config(model: StockModel, name: str, arguments: Mapping[str, Any], ends: tu
     names = {"label_names": list(model.class_names)} if model.class_names else {}
     given = {"model_args": dict(arguments)} if arguments else {}
     return {"architecture": name, "num_classes": model.classes, **names, "pretrained_cfg": about, **given}
+
+
+def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
+    """See porter.zoos.folders.Library."""
+    library, name = import_timm(), str(config["architecture"]).partition(".")[0]
+    where, given = str(checkpoint.path.parent / CONFIG_FILE), config.get("model_args") or {}
+    by = f"timm {import_module('timm').__version__}"
+    if not library.is_model(name):
+        raise UsageError(f"{by} has no model '{name:.80}'", where=where, next="pip install --upgrade timm")
+    if not isinstance(given, dict) or (loading := _LOADING.intersection(given)):
+        said = "is no table of arguments" if not isinstance(given, dict) else f"has '{min(loading)}', which names another file"
+        raise UsageError(f"model_args {said}", where=where, next="fetch the folder again")
+    about = config.get("pretrained_cfg")
+    about = about if isinstance(about, dict) else {}
+    usual = {key: config[key] for key in ("num_classes", "global_pool") if config.get(key) is not None}
+    build = partial(library.create_model, name, pretrained=False, **{**usual, **given})
+    from porter.frameworks.torch.construction import filled
+
+    size = about.get("input_size")
+    return BuiltModel(filled(checkpoint.tensors, build, where), by, stated_size(size[1:]) if isinstance(size, list) else None)
 
 
 IMPLEMENTATION = implementation(TIMM)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MappingError, MissingFramework
+from porter.base.errors import MappingError, MissingFramework, UsageError
 from porter.base.package import expect_installed, install
+from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
+from porter.zoos.folders import BuiltModel, stated_size
 from porter.zoos.implementation import OTHER_CODE, Implementation
 from porter.zoos.tables import SETTINGS, SIDE, TRANSFORMERS, Call, takes_any_size
 from porter.zoos.torchvision import import_models
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from torch import nn
 
 _INSTALL = "pip install transformers"
+_ELSEWHERE = frozenset(
+    {"auto_map", "quantization_config", "attn_implementation", "dtype", "torch_dtype", "use_pretrained_backbone"}
+)
+"""Settings that name code or kernels to load, weights to fetch, or types of numbers, which the file of weights says itself."""
 
 
 def import_transformers() -> ModuleType:
@@ -62,15 +68,103 @@ def implementation(calls: Mapping[str, Call]) -> Implementation:
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
-        for said, found in loaded.items():
-            unlike = sorted(name for name in map(str, found) if not name.endswith("num_batches_tracked"))
-            if unlike:
-                message = f"transformers' model does not take these tensors: {said.replace('_', ' ')}, such as {unlike[0]}"
-                raise MappingError(message, where=str(checkpoint.path))
+        _expect_loaded(loaded, tuple(loaded), str(checkpoint.path))
         built: nn.Module = model.eval()
         return built
 
     return Implementation(build, runs_at_any_size=takes_any_size)
+
+
+_FOR_IMAGES = ("IMAGE_CLASSIFICATION", "SEMANTIC_SEGMENTATION", "DEPTH_ESTIMATION")
+_LOGITS = "logits"
+
+
+def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
+    """See porter.zoos.folders.Library. Settings that name code, other files or the Hub are not given to transformers."""
+    library, kind = import_transformers(), str(config["model_type"])
+    where = str(checkpoint.path.parent / CONFIG_FILE)
+    by = f"transformers {library.__version__}"
+    if kind not in library.CONFIG_MAPPING:
+        update = "pip install --upgrade transformers"
+        raise UsageError(f"{by} has no model_type '{kind:.80}'", where=where, next=update)
+    from porter.frameworks.torch.construction import built_for
+    from porter.frameworks.torch.graph_module import to_tensor
+
+    settings = library.CONFIG_MAPPING[kind](**_plain(config))
+    named = config.get("architectures")
+    maker = _class_of(library, type(settings), named[0] if isinstance(named, list) and named else None, where)
+    built_for(checkpoint.tensors, lambda: maker(settings), where)
+    with _quiet(library):
+        model, loaded = maker.from_pretrained(
+            None,
+            config=settings,
+            state_dict={name: to_tensor(array) for name, array in checkpoint.tensors.items()},
+            attn_implementation="sdpa" if getattr(maker, "_supports_sdpa", False) else "eager",
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    _expect_loaded(loaded, ("missing_keys", "mismatched_keys"), where)
+    unused = len(loaded["unexpected_keys"])
+    notes = (f"{unused} tensors of the file are not {maker.__name__}'s: they are left out",) if unused else ()
+    return BuiltModel(_only_logits(model.eval()), by, stated_size(getattr(settings, "image_size", None)) or (224, 224), notes)
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a config.json that describe a network."""
+    return {
+        name: _plain(value) if isinstance(value, dict) else value
+        for name, value in config.items()
+        if name not in _ELSEWHERE and not name.startswith("_")
+    }
+
+
+def _class_of(library: ModuleType, config: type, named: object, where: str) -> Any:
+    """The class of a model for images, as config.json names it, otherwise that for classification."""
+    found = {}
+    for task in _FOR_IMAGES:
+        classes = getattr(library, f"MODEL_FOR_{task}_MAPPING").get(config, ())
+        found.update({each.__name__: each for each in (classes if isinstance(classes, tuple) else (classes,))})
+    for mapping in (library.MODEL_FOR_BACKBONE_MAPPING, library.MODEL_MAPPING):
+        each = mapping.get(config, None)
+        if each is not None and each.main_input_name == "pixel_values":
+            found[each.__name__] = each
+    if named is None and found:
+        return next(iter(found.values()))
+    if named not in found:
+        others = f"porter takes {', '.join(found)}" if found else "none of its classes takes images only"
+        raise UsageError(
+            f"transformers' {named!s:.80} is no network for images that porter takes",
+            where=where,
+            next=f"{others}; torch.export.save(torch.export.export(MODEL, (EXAMPLE,)), FILE) keeps the graph of any module",
+        )
+    return found[named]
+
+
+def _only_logits(model: nn.Module) -> nn.Module:
+    """A model that gives its logits only, where it gives several values of them (a distilled one gives each head's)."""
+    own: Any = type(model)
+
+    class Logits(own):  # type: ignore[misc]
+        def forward(self, pixel_values: Any) -> Any:
+            returned = super().forward(pixel_values=pixel_values)
+            return getattr(returned, _LOGITS, returned)
+
+    Logits.__name__ = own.__name__
+    model.__class__ = Logits
+    return model
+
+
+def _expect_loaded(loaded: Mapping[str, Any], kinds: Sequence[str], where: str) -> None:
+    """Refuses tensors that transformers could not use, by its own report.
+
+    Raises:
+        MappingError: with the first of them.
+    """
+    for kind in kinds:
+        unlike = sorted(name for name in map(str, loaded[kind]) if not name.endswith("num_batches_tracked"))
+        if unlike:
+            message = f"transformers' model does not take these tensors: {kind.replace('_', ' ')}, such as {unlike[0]}"
+            raise MappingError(message, where=where, next="fetch the folder again, or pip install --upgrade transformers")
 
 
 def _settings(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:

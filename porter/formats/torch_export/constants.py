@@ -363,6 +363,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "bitwise_not": _plain(np.invert),
     "eq": partial(_with_number, np.equal),
     "ne": partial(_with_number, np.not_equal),
+    "ge": partial(_with_number, np.greater_equal),
     "masked_fill": _masked,
     **dict.fromkeys(_RULES, _resized),
     "cumsum": lambda node, value: np.add.accumulate(value, node.arguments["dim"]),

@@ -46,7 +46,12 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     def saved(is_open: bool) -> Saved:
         program = _exported(fitted(copy), [images[place] for place in order], name, is_open)
         path = folder / f"{name}{'' if is_open else ' of one size'}.pt2"
-        torch.export.save(program, path)
+        try:
+            torch.export.save(program, path)
+        except Exception:  # of programs that compute with sizes what torch has no text for, such as math.ceil
+            if not is_open:
+                raise
+            return saved(False)
         return Saved(
             name,
             path,

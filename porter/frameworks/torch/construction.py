@@ -1,0 +1,74 @@
+"""Building modules that a stranger's file describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as registration
+
+from porter.base.dtypes import Array
+from porter.base.errors import UsageError, some
+from porter.frameworks.torch.graph_module import to_tensor
+
+_PARTS_OF_A_TENSOR, _USUAL_PARTS = 16, 4096
+"""Parameters, buffers and modules of a network for each tensor of its file, and beside them: several times as many as any has."""
+
+
+def built_for(tensors: Mapping[str, Array], build: Callable[[], nn.Module], where: str) -> nn.Module:
+    """The module on no device, if it is no larger than the file of its tensors, for a look at it before memory is taken.
+
+    Raises:
+        UsageError: it is larger, or cannot be built.
+    """
+    with _bounded(len(tensors), where), torch.device("meta"):
+        module = build()
+    needed, held = sum(each.numel() for each in module.parameters()), sum(array.size for array in tensors.values())
+    if needed > held:
+        message = f"config.json describes a network of {needed} weights, and the file holds {held}"
+        raise UsageError(message, where=where, next="fetch the folder again")
+    return module
+
+
+def filled(tensors: Mapping[str, Array], build: Callable[[], nn.Module], where: str) -> nn.Module:
+    """The module in eval mode with a file's tensors: all of them, by its own names.
+
+    Raises:
+        UsageError: the two do not cover each other, with the names.
+    """
+    expected = {name: tuple(value.shape) for name, value in built_for(tensors, build, where).state_dict().items()}
+    found = {name: array.shape for name, array in tensors.items()}
+    unlike = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    if unlike := [name for name in unlike if not name.endswith("num_batches_tracked")]:
+        message = f"the network that config.json describes has other tensors: {some(unlike)}"
+        raise UsageError(message, where=where, next="fetch the folder again, or use the release of the library that wrote it")
+    module = build()
+    module.load_state_dict({name: to_tensor(array) for name, array in tensors.items()}, strict=False)
+    return module.eval()
+
+
+@contextmanager
+def _bounded(tensors: int, where: str) -> Iterator[None]:
+    """Ends a construction of more parts than a file of so many tensors can have."""
+    left = _PARTS_OF_A_TENSOR * tensors + _USUAL_PARTS
+
+    def count(*_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            message = f"config.json describes a larger network than the file's {tensors} tensors can fill"
+            raise UsageError(message, where=where, next="fetch the folder again")
+
+    handles = [
+        registration.register_module_parameter_registration_hook(count),
+        registration.register_module_buffer_registration_hook(count),
+        registration.register_module_module_registration_hook(count),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,70 @@
+"""Models of folders of the Hub, built by the installed library that wrote them: never code from the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple, Protocol, cast
+
+from porter.base.errors import FileError, PorterError, first_line
+from porter.data.timm_config import CONFIG_FILE
+from porter.filegraph.checkpoint import Checkpoint
+
+
+class BuiltModel(NamedTuple):
+    """A library's model with the weights of a folder.
+
+    Attributes:
+        by: the library and its version.
+        size: rows and columns of the images that it is for; None where nothing states them.
+        notes: one line each.
+    """
+
+    model: Any
+    by: str
+    size: tuple[int, int] | None
+    notes: tuple[str, ...] = ()
+
+
+class Library(Protocol):
+    """The module-level names of a library whose folders porter opens."""
+
+    def build_stated(self, config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
+        """The model that a config.json describes, with the tensors of a file.
+
+        Raises:
+            UsageError: the library has no such model, or it does not take these tensors.
+            MissingFramework: the library is not installed.
+        """
+
+
+_LIBRARIES = {"architecture": "porter.zoos.timm", "model_type": "porter.zoos.transformers"}
+"""By the key of config.json that names a model, the library's module."""
+
+
+def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel | None:
+    """The model of a folder; None if its config.json names none of a library that porter knows.
+
+    Raises:
+        UsageError, MissingFramework: as Library.build_stated.
+    """
+    key = next((key for key in _LIBRARIES if isinstance(config.get(key), str) and config[key]), None)
+    if key is None:
+        return None
+    where = str(checkpoint.path.parent / CONFIG_FILE)
+    try:
+        return cast(Library, import_module(_LIBRARIES[key])).build_stated(config, checkpoint)
+    except PorterError:
+        raise
+    except Exception as error:  # whatever a library raises of settings that it did not write
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        message = f"the network that it describes cannot be built: {reason}"
+        raise FileError(message, where=where, next="fetch the folder again, or update the library that it is of") from None
+
+
+def stated_size(size: Any) -> tuple[int, int] | None:
+    """Rows and columns as a library's settings say them."""
+    sides = [size, size] if isinstance(size, int) else size
+    if isinstance(sides, list | tuple) and len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides):
+        return sides[0], sides[1]
+    return None
