@@ -15,7 +15,7 @@ from porter.fitting.fit import OWN_GRAPH, Fit
 from porter.fitting.wishes import NONE, Wishes
 from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, Node, shapes, tensor_shapes, with_own_tensors
-from porter.graph.ops import channels_in
+from porter.graph.ops import Shape, channels_in
 from porter.padding import ANY, Size
 from porter.source.blocks import under_paths, with_blocks
 from porter.source.opened import Opened
@@ -129,6 +129,10 @@ def _fit(checkpoint: Checkpoint, translated: Translated, size: tuple[int, int]) 
     )
 
 
+def _without_ones(shape: Shape) -> Shape:
+    return tuple(size for size in shape if size != 1)
+
+
 def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> int:
     """The number of classes if the only output has one value for each, or is a number of each image; 0 for maps, features and
     several outputs.
@@ -140,7 +144,7 @@ def classes_of(graph: Graph, size: tuple[int, int], activation: str | None) -> i
         return 0
     node = graph.by_path[graph.output]
     while not isinstance(node.op, Conv | Dense) and len(node.inputs) == 1 and node.inputs[0] in graph.by_path:
-        if known[node.inputs[0]][:1] != (known[node.path] or (1,))[:1]:
+        if _without_ones(known[node.inputs[0]])[:1] != _without_ones(known[node.path])[:1]:
             break
         node = graph.by_path[node.inputs[0]]
     dense = isinstance(node.op, Dense) or (isinstance(node.op, Conv) and known[node.path][1:] == (1, 1))

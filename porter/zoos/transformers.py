@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Dtype
-from porter.base.errors import MappingError, MissingFramework, UsageError
+from porter.base.errors import MappingError, MissingFramework, UsageError, some
 from porter.base.package import expect_installed, install
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
@@ -104,8 +104,8 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
             output_loading_info=True,
         )
     _expect_loaded(loaded, ("missing_keys", "mismatched_keys"), where)
-    unused = len(loaded["unexpected_keys"])
-    notes = (f"{unused} tensors of the file are not {maker.__name__}'s: they are left out",) if unused else ()
+    unused = sorted(map(str, loaded["unexpected_keys"]))
+    notes = (f"tensors that are not {maker.__name__}'s are left out: {some(unused)}",) if unused else ()
     return BuiltModel(_only_logits(model.eval()), by, stated_size(getattr(settings, "image_size", None)) or (224, 224), notes)
 
 

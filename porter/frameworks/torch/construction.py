@@ -16,6 +16,8 @@ from porter.frameworks.torch.graph_module import to_tensor
 
 _PARTS_OF_A_TENSOR, _USUAL_PARTS = 16, 4096
 """Parameters, buffers and modules of a network for each tensor of its file, and beside them: several times as many as any has."""
+_TIMES_THE_FILE = 2
+"""How many times the file's numbers a network may have before its tensors are compared with the file's by name."""
 
 
 def built_for(tensors: Mapping[str, Array], build: Callable[[], nn.Module], where: str) -> nn.Module:
@@ -27,7 +29,7 @@ def built_for(tensors: Mapping[str, Array], build: Callable[[], nn.Module], wher
     with _bounded(len(tensors), where), torch.device("meta"):
         module = build()
     needed, held = sum(each.numel() for each in module.parameters()), sum(array.size for array in tensors.values())
-    if needed > held:
+    if needed > _TIMES_THE_FILE * held:
         message = f"config.json describes a network of {needed} weights, and the file holds {held}"
         raise UsageError(message, where=where, next="fetch the folder again")
     return module
