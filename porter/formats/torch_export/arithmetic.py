@@ -173,18 +173,24 @@ def read_attention(walk: Walk, node: AtenNode) -> Read:
     """scaled_dot_product_attention without dropout."""
     if node.arguments.get("is_causal") or node.arguments.get("enable_gqa") or node.arguments.get("dropout_p"):
         return Lacks(f"{node.op} that is causal, of grouped queries or with dropout")
-    heads, mask = [walk.array(node.arguments[name]) for name in ("query", "key", "value")], node.arguments.get("attn_mask")
-    return attention(walk, node, heads, None if mask is None or _is_open(walk, mask) else mask, node.arguments.get("scale"))
+    heads = [walk.array(node.arguments[name]) for name in ("query", "key", "value")]
+    return attention(walk, node, heads, _mask(walk, node), node.arguments.get("scale"))
 
 
-def _is_open(walk: Walk, mask: Reference) -> bool:
-    """Whether a mask lets every query see every key. transformers makes such a one of any model while it is exported, and none
-    otherwise (masking_utils.py, `_ignore_bidirectional_mask_sdpa`).
+def _mask(walk: Walk, node: AtenNode) -> Reference | None:
+    """What is added to the scores. A constant of truths says which scores count: nothing is added where all do, otherwise minus
+    infinity to the others. transformers makes one for any model while it is exported, and none otherwise (masking_utils.py,
+    `_ignore_bidirectional_mask_sdpa`). A constant that is only repeated is added as it is.
     """
-    while (node := walk.flow.nodes.get(mask[0])) is not None and node.op == "expand" and node.name not in walk.flow.live:
-        mask = node.inputs[0]
-    held = None if mask[0] in walk.flow.live else walk.flow.value(mask)
-    return held is not None and held.dtype == bool and bool(held.all())
+    mask: Reference | None = node.arguments.get("attn_mask")
+    if mask is None or walk.flow.is_value(mask):
+        return mask
+    while (source := walk.flow.nodes[mask[0]]).op == "expand":
+        mask = source.inputs[0]
+    counts = walk.flow.value(mask)
+    if counts is None or counts.dtype.kind != "b":
+        return mask
+    return None if counts.all() else walk.flow.stated(f"{node.name}:counted", np.where(counts, 0.0, -np.inf))
 
 
 def _matrix(walk: Walk, kernel: Reference) -> tuple[Reference, str]:

@@ -159,6 +159,13 @@ def _with_number(function: Any, node: AtenNode, value: Numbers, other: Numbers) 
     return np.asarray(function(value, other))
 
 
+def _compared(function: Any, node: AtenNode, value: Numbers, other: Numbers) -> Numbers:
+    """Truths, such as a mask's: of two vectors they are as many as their product."""
+    if math.prod(np.broadcast_shapes(value.shape, other.shape)) > MOST_COMPUTED:
+        raise ValueError("too many truths")
+    return np.asarray(function(value, other))
+
+
 def _masked(node: AtenNode, value: Numbers, mask: Numbers, *other: Numbers) -> Numbers:
     """Another number where a mask says so."""
     number = other[0] if other else np.float64(node.arguments["value"])
@@ -363,7 +370,10 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "bitwise_not": _plain(np.invert),
     "eq": partial(_with_number, np.equal),
     "ne": partial(_with_number, np.not_equal),
-    "ge": partial(_with_number, np.greater_equal),
+    "ge": partial(_compared, np.greater_equal),
+    "gt": partial(_compared, np.greater),
+    "le": partial(_compared, np.less_equal),
+    "lt": partial(_compared, np.less),
     "masked_fill": _masked,
     **dict.fromkeys(_RULES, _resized),
     "cumsum": lambda node, value: np.add.accumulate(value, node.arguments["dim"]),
