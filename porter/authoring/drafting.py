@@ -35,6 +35,8 @@ from porter.padding import ANY, Convention, Size
 from porter.port import TensorLists
 from porter.recipe import Member, convert_command, declared_recipes, expand, layer_names, load_recipe
 from porter.recipe.schema import Word
+from porter.source.beside import weights_in
+from porter.source.built import read_built
 from porter.source.opening import open_candidate
 from porter.source.origin import as_stated
 from porter.source.own_graph import classes_of, translation
@@ -116,7 +118,7 @@ def new_recipe(
     Args:
         variant: the name of the only variant, and of the architecture.
         path: the recipe's file, which is replaced if it exists.
-        model: a file that carries its graph.
+        model: a file that carries its graph, or a folder of the Hub.
         weights: a file on which the recipe is tried too; without `model`, the file that it is drafted from.
         zoo: the name of the only zoo.
         size: the input size, for a file that states none.
@@ -131,9 +133,11 @@ def new_recipe(
     if given is None:
         next = "add --from-model FILE, which carries a graph, or --weights FILE, which does not"
         raise UsageError("a recipe is drafted from a file", where="--from-model", next=next)
-    checkpoint = read_checkpoint(given)
+    checkpoint = read_checkpoint(weights_in(given))
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
+    if checkpoint.graph is None and (built := read_built(checkpoint, size=size)) is not None:
+        checkpoint, size = built.checkpoint, size or built.saved.size
     if checkpoint.graph is None:
         raise no_graph(checkpoint, None)
     if checkpoint.graph.further_inputs:
@@ -141,13 +145,13 @@ def new_recipe(
         next = f"port the file itself: {CONVERT.line(subject=given, to='FRAMEWORK')}"
         raise UsageError(message, where=str(given), next=next)
     try:
-        found, built = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size))
+        found, native = translation(replace(checkpoint, graph=without_cells(checkpoint.graph)), Wishes(size=size))
     except MappingError:  # a convolution reads one cell
-        found, built = translation(checkpoint, Wishes(size=size))
+        found, native = translation(checkpoint, Wishes(size=size))
     # Names of tensors that are in no framework's own form, as in ONNX, mostly come from torch.
     written = checkpoint.dialect or engine_name(checkpoint)
     framework = written if written in DEFAULT_ZOOS else "torch"
-    facts = DraftFacts(variant, zoo, framework, built, classes_of(found.graph, built, found.activation), found.activation)
+    facts = DraftFacts(variant, zoo, framework, native, classes_of(found.graph, native, found.activation), found.activation)
     names = {path: name.replace("/", get_dialect(framework).SEPARATOR) for path, name in found.names.items()}
     names |= _bare_names(found, checkpoint.graph, get_dialect(framework))
     draft = draft_recipe(in_decimals(found.graph), names, facts)

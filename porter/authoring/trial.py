@@ -17,6 +17,7 @@ from porter.graph import site_of, tensor_shapes
 from porter.identify.matching import rank_variants
 from porter.recipe import Member, Recipe, expand, layer_names
 from porter.recipe.expansion import expand_steps
+from porter.source.beside import weights_in
 from porter.source.opened import Opened
 from porter.source.opening import open_candidate
 from porter.source.origin import as_stated
@@ -62,7 +63,7 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     Raises:
         FileError: the file cannot be read.
     """
-    checkpoint = read_weights(weights)
+    checkpoint = read_weights(weights_in(weights))
     matches = rank_variants(checkpoint, recipe).matches
     if not matches:
         return WeightsTrial(error=_unlike(recipe, checkpoint))

@@ -25,10 +25,11 @@ from porter.padding.sizes import AnySize, parse_size, size_text
 from porter.port import Origin, Port, Record, port_at
 from porter.recipe import Member, convert_command
 from porter.recipe.twins import Twin
-from porter.source.beside import weights_in
+from porter.source.beside import config_beside, weights_in
 from porter.source.opened import Opened
 from porter.source.origin import origin_of, stated_origin
 from porter.source.own_graph import PROBE, open_graph
+from porter.zoos.folders import names_a_model
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,8 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
     if likeliest is not None:
         return _of_opened(checkpoint, matches, *likeliest, recipes)
     own_graph = checkpoint.graph is not None
+    if not own_graph and names_a_model(config_beside(checkpoint.path)):
+        return _by_its_library(checkpoint, matches)
     unmatched = _by_itself(checkpoint, asked) if own_graph else Inspection(checkpoint, (), None, problem=no_recipe(checkpoint))
     for match, problem in problems:
         commands = _settled(match, problem, recipes)
@@ -157,6 +160,12 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
             message = message if commands else "; ".join(filter(None, (message, keeping(checkpoint))))
             return Inspection(checkpoint, matches, match, size=size, origin=origin, problem=message, commands=commands)
     return replace(_or_tuned(unmatched), matches=matches, origin=stated_origin(checkpoint))
+
+
+def _by_its_library(checkpoint: Checkpoint, matches: tuple[Match, ...]) -> Inspection:
+    """A folder of the Hub whose network is in no recipe: the line with which its library builds it. It is not built here."""
+    line = CONVERT.line(subject=checkpoint.path.parent, to=other_than("torch"))
+    return Inspection(checkpoint, matches, None, origin=stated_origin(checkpoint), commands=(line,))
 
 
 def _of_port(port: Port) -> Inspection:

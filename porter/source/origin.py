@@ -99,6 +99,8 @@ def expect_origin(candidate: Candidate, known: Provenance) -> None:
     recipes, named, also = member.recipe.path.parent, _elsewhere(member, known), ""
     if origin.variant is not None:
         named = member.recipe.member(origin.variant, str(origin.zoo))
+    if named is None and (member.recipe.zoos[member.zoo.name].reference or member.zoo.name) not in _LIBRARIES:
+        return  # a zoo of the user's own, of which no library's name says anything
     if named is None:
         also = f", which recipe {member.recipe.architecture} does not have"
     elif origin.says != named.name:

@@ -42,13 +42,22 @@ _LIBRARIES = {"architecture": "porter.zoos.timm", "model_type": "porter.zoos.tra
 """By the key of config.json that names a model, the library's module."""
 
 
+def names_a_model(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json names a model of a library that porter knows. No library is imported."""
+    return _key(config) is not None
+
+
+def _key(config: Mapping[str, Any]) -> str | None:
+    return next((key for key in _LIBRARIES if isinstance(config.get(key), str) and config[key]), None)
+
+
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel | None:
     """The model of a folder; None if its config.json names none of a library that porter knows.
 
     Raises:
         UsageError, MissingFramework: as Library.build_stated.
     """
-    key = next((key for key in _LIBRARIES if isinstance(config.get(key), str) and config[key]), None)
+    key = _key(config)
     if key is None:
         return None
     where = str(checkpoint.path.parent / CONFIG_FILE)
