@@ -24,7 +24,11 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.source.opened import Opened
 from porter.source.protocol import NOTHING, PhotoFacts
 
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.onnx")
+_INDEX = ".index.json"
+_WEIGHTS = (
+    *(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)),
+    "model.onnx",
+)
 _SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".pt2", ".ckpt", ".h5", ".keras", ".onnx", ".npz", ".msgpack", ".tflite")
 _SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
 _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
@@ -54,7 +58,7 @@ def _files_of_weights(folder: Path) -> list[Path]:
     """The files of weights in a folder, if it has a config.json."""
     if not (folder / CONFIG_FILE).is_file():
         return []
-    return [path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file()]
+    return [path for path in folder.iterdir() if (path.suffix in _SUFFIXES or path.name.endswith(_INDEX)) and path.is_file()]
 
 
 def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:

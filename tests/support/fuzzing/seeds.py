@@ -238,6 +238,17 @@ def _safetensors(folder: Path) -> Path:
     return folder / "model.safetensors"
 
 
+def _sharded(folder: Path) -> Path:
+    from safetensors.numpy import save_file
+
+    held = {name: f"model-0000{1 + number % 2}-of-00002.safetensors" for number, name in enumerate(STATE)}
+    for shard in set(held.values()):
+        save_file({name: _array(*STATE[name]) for name in held if held[name] == shard}, folder / shard, {"format": "pt"})
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {"total_size": 0}, "weight_map": held}))
+    return index
+
+
 def _torch(zipped: bool, whole: bool = False) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         import torch
@@ -473,6 +484,7 @@ SEEDS: Mapping[str, Sequence[Callable[[Path], Path]]] = {
     "torch_export": (_pt2(False), _pt2(True), _pt2(True, True)),
     "npz": (_npz, _npz_of_objects),
     "safetensors": (_safetensors,),
+    "sharded": (_sharded,),
     "torch": (_torch(True), _torch(True, True), _torch(False), _torch(False, True)),
     "keras-h5": (_keras("model.h5"), _keras_legacy, _keras("model.weights.h5")),
     "keras": (_keras("model.keras"), _keras_layers),

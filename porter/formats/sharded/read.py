@@ -1,0 +1,84 @@
+"""Reads weights that an index lists: `weight_map` has the file of each tensor (huggingface_hub/serialization)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from porter.base.dtypes import Array
+from porter.base.errors import FileError, some
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats import safetensors, torch
+from porter.formats.damage import OF_JSON, refusing_damage
+from porter.formats.format import look_at
+from porter.formats.limits import MOST_NODES, read_bounded, read_json
+
+_SHARDS = (*safetensors.FORMATS, *torch.FORMATS)
+_MOST_BYTES = 1 << 24
+_MOST_SHARDS = 1024
+_AGAIN = "fetch the folder again, whole"
+
+
+def read_sharded(path: Path) -> Checkpoint:
+    """The tensors of all shards, each of which holds those that the index says and no others.
+
+    Raises:
+        FileError: the index or a shard is damaged, or they contradict each other; or a shard is not in the index's folder.
+    """
+    with refusing_damage(path, _AGAIN, "this index", OF_JSON):
+        held = _listed(read_json(read_bounded(path, _MOST_BYTES))["weight_map"])
+        files = {name: _shard_at(path.parent, name) for name in held}
+    tensors: dict[str, Array] = {}
+    notes: dict[str, None] = {}
+    kinds = set[tuple[str, str | None]]()
+    for name, file in files.items():
+        shard = _read(file)
+        if unlike := sorted(held[name] ^ shard.tensors.keys()):
+            message = f"index and shard '{name}' do not hold the same tensors: only one of them has {some(unlike)}"
+            raise FileError(message, where=str(path), next=_AGAIN)
+        tensors |= shard.tensors
+        notes |= dict.fromkeys(shard.notes)
+        kinds.add((shard.format, shard.dialect))
+    if len(kinds) != 1:
+        raise FileError("its shards are of several formats", where=str(path), next=_AGAIN)
+    format, dialect = kinds.pop()
+    return Checkpoint(path, format, dialect, tensors, tuple(notes), files=(path, *files.values()))
+
+
+def _listed(stated: dict[str, str]) -> dict[str, set[str]]:
+    """The names of the tensors of each shard.
+
+    Raises:
+        ValueError: there are more tensors or shards than any model's.
+    """
+    held: dict[str, set[str]] = {}
+    for tensor, name in stated.items():
+        held.setdefault(name, set()).add(tensor)
+    if not 0 < len(held) <= _MOST_SHARDS or len(stated) > MOST_NODES:
+        raise ValueError(f"it lists {len(stated)} tensors in {len(held)} files")
+    return held
+
+
+def _shard_at(folder: Path, name: str) -> Path:
+    """A file of the index's folder. It may be a link into the folder, or into the blobs of Hugging Face's cache.
+
+    Raises:
+        ValueError: it is elsewhere, or not there.
+    """
+    file = folder / name
+    if Path(name).name != name or "\\" in name:
+        raise ValueError(f"its shard '{name:.80}' is not in its folder")
+    if not file.is_file():
+        raise ValueError(f"its shard '{name:.80}' is not beside it")
+    own = folder.resolve()
+    blobs = own.parent.parent / "blobs"
+    if file.resolve().parent not in (own, blobs):
+        raise ValueError(f"its shard '{name:.80}' is a link to another folder")
+    return file
+
+
+def _read(file: Path) -> Checkpoint:
+    content = look_at(file)
+    format = next((each for each in _SHARDS if each.matches(content)), None)
+    if format is None or format.read is None:
+        raise FileError("this shard holds neither safetensors nor PyTorch's tensors", where=str(file), next=_AGAIN)
+    return format.read(file)
