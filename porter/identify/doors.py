@@ -10,13 +10,14 @@ from porter.base.errors import MappingError, MissingFramework, PorterError, Usag
 from porter.base.options import INSPECT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
+from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
 from porter.frameworks.in_memory import Example, Model, Saved
 from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
-from porter.port import model_file, port_at
+from porter.port import IN_MEMORY, model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
 from porter.source.built import read_built
@@ -147,9 +148,10 @@ def open_model(model: Model, wishes: Wishes = NONE, recipes: Path | None = None,
     """
     checkpoint, saved = read_model(model, example, wishes.outputs, wishes.size)
     opened = _open_saved(checkpoint, saved, wishes, recipes)
+    notes = (IN_MEMORY, *(note for note in opened.file.notes if note != OWN_GRAPH))
     return replace(
         opened,
-        file=opened.file.model_copy(update={"file": saved.name}),
+        file=opened.file.model_copy(update={"file": saved.name, "notes": notes}),
         in_memory=saved,
         warnings=(*opened.warnings, *_no_background(opened, Path(saved.name), wishes)),
     )

@@ -1,6 +1,6 @@
 """The port: a folder with the destination model and the record of how it was made."""
 
-from porter.port.files import GivenFile, GraphFile, SourceFile
+from porter.port.files import IN_MEMORY, GivenFile, GraphFile, SourceFile
 from porter.port.folder import (
     AGREES,
     MAX_RECORD_BYTES,

@@ -25,6 +25,10 @@ class GraphFile(Strict):
     sha256: Sha256
 
 
+IN_MEMORY = "a model in memory"
+"""The note on a source that is no file: the user held the model."""
+
+
 class SourceFile(Strict):
     """The weights file that a port was made from.
 

@@ -20,9 +20,8 @@ def card(contents: Contents) -> str:
         Markup("<tr><td>{}</td><td>{}</td><td>{}</td></tr>").format(pad.site, pad.source, pad.realised) for pad in shown[:_MOST]
     )
     head = Markup("<tr><th>site</th><th>source</th><th>{}</th></tr>").format(record.framework)
-    more = f"{len(record.pads) - len(shown)} sites use the layers' own padding" + (
-        f"; {len(shown) - _MOST} more need a layer" if len(shown) > _MOST else ""
-    )
+    hidden = f"; sites that need more and are not shown: {len(shown) - _MOST}" if len(shown) > _MOST else ""
+    more = f"sites with the layers' own padding: {len(record.pads) - len(shown)}{hidden}"
     return str(
         Markup('<div><b>{}</b> to {} in <code>{}</code><p><b style="color:{}">{}</b>. {}</p>{}<p>{}</p></div>').format(
             record.name,

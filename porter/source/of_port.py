@@ -11,7 +11,7 @@ from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_weights
-from porter.port import RECORD, Port, Record, model_file, port_at
+from porter.port import IN_MEMORY, RECORD, Port, Record, model_file, port_at
 from porter.recipe import Member, choose_options, find_member
 from porter.source.beside import weights_in
 from porter.source.built import read_built
@@ -129,7 +129,9 @@ def _expect_published(port: Port, member: Member | None) -> None:
     made, given = f"{source.file}, sha256 {source.sha256}", f"add --weights with {source.file}"
     if source.format == "port":
         made, given = "another port", "add --weights with that port"
-    if published is None:
+    if IN_MEMORY in source.notes:
+        made, given = f"the model {source.file} in memory", "in Python, porter.verify(DIR, weights=MODEL) takes the model"
+    elif published is None:
         made, given = f"{made}, and does not record whether the zoo publishes it", f"{given}, or convert again"
     elif source.format != "port" and record.variant is not None:
         made = f"{made}, which the zoo does not publish"
