@@ -3,7 +3,9 @@
 Its image processors resize, take the centre, rescale and normalise, each if `do_...` says so (transformers 5: `PilBackend` in
 image_processing_backends.py). They round both corners of the centre down (`center_crop` in image_transforms.py); torchvision's
 transforms round to even. ConvNeXT's (image_processing_pil_convnext.py) resizes to the size over `crop_pct`, rounded down, and takes
-the centre, and squashes from 384 on. What a file leaves out is its class's default.
+the centre, and squashes from 384 on. LeViT's resizes the shorter side to the size times 256/224. EfficientNet's subtracts 1 after
+rescaling where `rescale_offset` says so, and divides by the deviations once more for a network with its head. MobileViT's does not
+normalise. What a file leaves out is its class's default.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ _KERNELS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """By Pillow's number."""
 _SQUASHED_FROM = 384
 _USUAL_SHARE = 224 / 256
-_OTHERWISE = ("do_pad", "do_flip_channel_order", "rescale_offset")
+_LEVITS_SHARE = 256 / 224
+_OTHERWISE = {"do_pad": "", "keep_aspect_ratio": "", "do_flip_channel_order": "MobileViT", "rescale_offset": "EfficientNet"}
+"""Settings that porter follows of one class only, or of none."""
 
 
 class _Processor(NamedTuple):
@@ -25,26 +29,35 @@ class _Processor(NamedTuple):
     Attributes:
         resample: None where versions of the class differ.
         square: whether a size of one number squashes; it is the shorter side's otherwise.
-        crops: whether it takes the centre.
+        crops: whether it takes the centre; None where versions differ.
+        normalises: whether it takes mean and deviations.
     """
 
     resample: int | None
     square: bool
-    crops: bool
+    crops: bool | None
+    normalises: bool = True
 
 
 _PROCESSORS: Mapping[str, _Processor] = {
+    "Beit": _Processor(3, True, None),
     "Bit": _Processor(3, False, True),
     "CLIP": _Processor(3, False, True),
     "ConvNext": _Processor(None, False, False),
+    "DPT": _Processor(None, True, False),
     "DeiT": _Processor(3, True, True),
+    "EfficientNet": _Processor(None, True, False),
+    "Levit": _Processor(3, False, True),
     "MobileNetV1": _Processor(2, False, True),
     "MobileNetV2": _Processor(2, False, True),
+    "MobileViT": _Processor(None, False, True, normalises=False),
     "Pvt": _Processor(None, True, False),
+    "Segformer": _Processor(2, True, False),
+    "Siglip": _Processor(3, True, False),
     "ViT": _Processor(2, True, False),
 }
 """By the name of the class without `ImageProcessor` or `FeatureExtractor` (as it was called before 4.26). ResNet and RegNet
-use ConvNeXT's, Swin ViT's."""
+use ConvNeXT's, Swin ViT's, ViTs of DINOv2 Bit's."""
 
 
 def from_transformers(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,36 +67,54 @@ def from_transformers(settings: Mapping[str, Any]) -> dict[str, Any]:
         KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError: it is incomplete, or none that porter can prepare.
     """
     name, settings = _name(settings), {key: value for key, value in settings.items() if value is not None}
-    kind = name.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+    kind = _kind(name)
     if kind not in _PROCESSORS:
         raise ValueError(f"porter does not know what '{name}' does; it knows those of {', '.join(_PROCESSORS)}")
-    if strange := [key for key in _OTHERWISE if settings.get(key)]:
+    if strange := [key for key, known in _OTHERWISE.items() if settings.get(key) and kind != known]:
         raise ValueError(f"'{strange[0]}'")
     if not settings.get("do_resize", True):
         raise ValueError("it resizes nothing")
     usual = _PROCESSORS[kind]
-    resample = settings.get("resample", usual.resample)
-    if resample is None:
-        raise KeyError("resample")
-    steps = _centre_of_share(settings) if kind == "ConvNext" else _resized_and_cropped(settings, usual)
-    return {**steps, "interpolation": f"pil_{_KERNELS[resample]}", "crop_rounding": "down", **_scaled(settings)}
+    steps = _centre_of_share(settings) if kind == "ConvNext" else _resized_and_cropped(settings, kind, usual)
+    return {
+        **steps,
+        "interpolation": f"pil_{_KERNELS[_stated(settings, 'resample', usual.resample)]}",
+        "crop_rounding": "down",
+        "channels": "bgr" if settings.get("do_flip_channel_order", kind == "MobileViT") else "rgb",
+        **_scaled(settings, kind, usual),
+    }
 
 
 def unlike_transformers(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """What a processor does otherwise than the protocol of `from_transformers`, which is that of transformers' PIL processors."""
     name = _name(settings)
-    said = f"photos are resized by Pillow, and {name} resizes them by torch: some values differ by a level or two"
-    return (said,) if name.endswith("Fast") else ()
+    resized = f"photos are resized by Pillow, and {name} resizes them by torch: some values differ by a level or two"
+    twice = f"{name} divides twice by the deviations, and porter once by their squares: some values differ in the last bit"
+    differs = {resized: name.endswith("Fast"), twice: _divides_twice(settings, _kind(name))}
+    return tuple(said for said, so in differs.items() if so)
 
 
 def _name(settings: Mapping[str, Any]) -> str:
     return str(settings.get("image_processor_type") or settings["feature_extractor_type"])
 
 
-def _resized_and_cropped(settings: Mapping[str, Any], usual: _Processor) -> dict[str, Any]:
+def _kind(name: str) -> str:
+    return name.removesuffix("Fast").removesuffix("Pil").removesuffix("ImageProcessor").removesuffix("FeatureExtractor")
+
+
+def _stated(settings: Mapping[str, Any], key: str, usual: Any) -> Any:
+    """A setting, or its class's default. Raises KeyError where versions of the class have several."""
+    return settings[key] if usual is None else settings.get(key, usual)
+
+
+def _resized_and_cropped(settings: Mapping[str, Any], kind: str, usual: _Processor) -> dict[str, Any]:
     resize, size = _side(settings["size"], usual.square)
+    if kind == "Levit" and resize == "shorter_side":
+        size = int(_LEVITS_SHARE * size)
+    if (multiple := settings.get("ensure_multiple_of", 1)) != 1:  # DPT's
+        size = round(size / multiple) * multiple
     crop = None
-    if settings.get("do_center_crop", usual.crops):
+    if _stated(settings, "do_center_crop", usual.crops):
         shape, crop = _side(settings["crop_size"], True)
         if shape != "squash":
             raise ValueError(f"a crop of {settings['crop_size']}")
@@ -110,7 +141,17 @@ def _side(size: Any, square: bool) -> tuple[str, int]:
     return "squash", size["height"]
 
 
-def _scaled(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _scaled(settings: Mapping[str, Any], kind: str, usual: _Processor) -> dict[str, Any]:
     factor = settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale", True) else 1
-    scaled = {"divide": round(1 / factor, 9)}
-    return scaled | {name: settings[f"image_{name}"] for name in ("mean", "std")} if settings.get("do_normalize", True) else scaled
+    mean, std = [0.0] * 3, [1.0] * 3
+    if usual.normalises and settings.get("do_normalize", True):
+        mean, std = list(settings["image_mean"]), list(settings["image_std"])
+    if settings.get("rescale_offset"):
+        mean = [value + 1 for value in mean]
+    if _divides_twice(settings, kind):
+        std = [value * again for value, again in zip(std, settings["image_std"], strict=True)]
+    return {"divide": round(1 / factor, 9), "mean": mean, "std": std}
+
+
+def _divides_twice(settings: Mapping[str, Any], kind: str) -> bool:
+    return kind == "EfficientNet" and bool(settings.get("include_top", True))

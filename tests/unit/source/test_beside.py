@@ -166,7 +166,9 @@ def test_photos_are_prepared_as_transformers_prepares_them(
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("LevitImageProcessor", {"size": 224, "resample": 3}, "porter does not know what 'LevitImageProcessor' does"),
+        ("FlavaImageProcessor", {"size": 224, "resample": 3}, "porter does not know what 'FlavaImageProcessor' does"),
+        ("BeitImageProcessor", {"size": 96}, "it lacks 'do_center_crop'"),
+        ("ViTImageProcessor", {"size": 96, "do_flip_channel_order": True}, "'do_flip_channel_order'"),
         ("ViTImageProcessor", {"size": {"longest_edge": 96}}, "a size of {'longest_edge': 96}"),
         ("ViTImageProcessor", {"size": {"height": 96, "width": 80}}, "a size of"),
         ("ViTImageProcessor", {"size": 96, "do_pad": True}, "'do_pad'"),
