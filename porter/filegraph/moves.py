@@ -314,8 +314,8 @@ def _with_constants(walk: Walk[N], node: N, sources: Sequence[Reference], place:
     view = _joined(walk, node, [*map(walk.array, values)], place) if values else Lacks()
     if not isinstance(view, View):
         return view
-    is_last = values == [sources[-1]] and view.axis_at(place) == 0
-    tokens = _with_tokens(walk, node, view, sources[:-1]) if is_last else None
+    of_tokens = walk.is_value(sources[-1]) and view.axis_at(place) == 0
+    tokens = _among_tokens(walk, node, sources, place) if of_tokens else None
     return tokens or _with_stored(walk, node, view, sources, place) or Lacks(f"{node.op} with a constant")
 
 
@@ -339,7 +339,24 @@ def _with_stored(walk: Walk[N], node: N, view: View, sources: Sequence[Reference
     return walk.views.led_like(view, value) if value is not None else None
 
 
-def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]) -> Read:
+def _among_tokens(walk: Walk[N], node: N, sources: Sequence[Reference], place: int) -> Read | None:
+    """Arrays of tokens with stored ones, each of which stands before the array that follows it; None where one is none."""
+    parts, stored, only = list[View](), list[Reference](), sum(map(walk.is_value, sources)) == 1
+    for source in sources:
+        if not walk.is_value(source):
+            stored.append(source)
+            continue
+        array = walk.array(source)
+        name = node.name if only else f"{node.name}:{len(parts)}"
+        whole = array and _with_tokens(walk, name, array, stored)
+        if whole is None:
+            return None
+        parts.append(whole)
+        stored = []
+    return parts[0] if only else _joined(walk, node, parts, place)
+
+
+def _with_tokens(walk: Walk[N], name: str, view: View, stored: Sequence[Reference]) -> View | None:
     value = view.value
     for place, source in enumerate(reversed(stored), 1):
         held = walk.flow.weights(walk.unrepeated(source))
@@ -347,9 +364,9 @@ def _with_tokens(walk: Walk[N], node: N, view: View, stored: Sequence[Reference]
         sizes = tensor.shape if tensor is not None else ()
         fits = len(value.shape or ()) == 2 and sizes[:-2] in ((), (1,)) and sizes[-1:] == (value.channels,)
         if tensor is None or len(sizes) < 2 or not fits:
-            return Lacks(f"{node.op} with a constant")
-        name = node.name if place == len(stored) else f"{node.name}:{place}"
-        value = walk.builder.add(name, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
+            return None
+        own = name if place == len(stored) else f"{name}:{place}"
+        value = walk.builder.add(own, Tokens(sizes[-2]), value, tensors={"value": Stored(tensor.name)})
     return walk.views.led_like(view, value)
 
 

@@ -57,6 +57,7 @@ READERS: Mapping[str, Reader] = {
     "avg_pool2d": windows.read_average_pool,
     "avg_pool1d": windows.read_row_pool,
     **dict.fromkeys(("adaptive_avg_pool2d", "_adaptive_avg_pool2d", "adaptive_max_pool2d"), windows.read_adaptive_pool),
+    **dict.fromkeys(("adaptive_avg_pool1d", "adaptive_max_pool1d"), windows.read_adaptive_row),
     **dict.fromkeys(("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum"), arithmetic.read_binary),
     **dict.fromkeys(("hardtanh", "clamp", "clamp_min", "clamp_max"), arithmetic.read_clip),
     **dict.fromkeys(

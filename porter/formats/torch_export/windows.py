@@ -9,6 +9,7 @@ from porter.filegraph.dataflow import Tensor
 from porter.filegraph.file_graph import Stored
 from porter.filegraph.layers import both_sides, of_row, row
 from porter.filegraph.products import along_channels
+from porter.filegraph.reductions import reduce
 from porter.filegraph.resampling import adaptive_pool
 from porter.filegraph.walk import Lacks, Read
 from porter.formats.torch_export.nodes import AtenNode, Walk
@@ -117,6 +118,13 @@ def read_adaptive_pool(walk: Walk, node: AtenNode) -> Read:
         return Lacks()
     stated = sizes_of(walk, node, "output_size")
     return adaptive_pool(walk, node, value, function, (stated[0], stated[-1]))
+
+
+def read_adaptive_row(walk: Walk, node: AtenNode) -> Read:
+    """adaptive_avg_pool1d and adaptive_max_pool1d to one number."""
+    if node.arguments["output_size"] != [1]:
+        return Lacks(f"{node.op} to more than one number")
+    return reduce(walk, node, node.arguments["self"], "max" if "max" in node.op else "mean", [-1], True)
 
 
 def _pooled(walk: Walk, node: AtenNode) -> Window:

@@ -399,3 +399,30 @@ def test_attention_is_one_op(apart: str, tmp_path: Path) -> None:
         wanted = net(images).numpy()
     ours = evaluate(found.graph, held, images.numpy())[found.graph.output]
     assert ours.shape == wanted.shape and np.linalg.norm(ours - wanted) <= 1e-12 * np.linalg.norm(wanted)
+
+
+class Registers(nn.Module):  # type: ignore[misc,name-defined]
+    """Stored tokens between others, as DINOv2 with registers has them, and a mean of all tokens by a pool of one axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token, self.registers = nn.Parameter(torch.randn(1, 1, CHANNELS)), nn.Parameter(torch.randn(1, 3, CHANNELS))
+        self.attention, self.pool = Attention(True), nn.AdaptiveAvgPool1d(1)
+
+    def forward(self, found: Tensor) -> Tensor:
+        cells = functional.avg_pool2d(found, 2).flatten(2).transpose(1, 2)
+        tokens = torch.cat((self.token.expand(cells.shape[0], -1, -1), cells), 1)
+        tokens = torch.cat((tokens[:, :1], self.registers.expand(cells.shape[0], -1, -1), tokens[:, 1:]), 1)
+        return self.pool(self.attention(tokens).transpose(1, 2)).flatten(1)
+
+
+def test_stored_tokens_stand_between_values(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    net, images = Net(Registers()).eval().double(), torch.randn(2, 3, *SIZE, dtype=torch.float64)
+    checkpoint = read_checkpoint(export(net, images, False, tmp_path / "net.pt2"))
+    assert checkpoint.graph is not None
+    found, held = translated(checkpoint.graph, checkpoint.tensors)
+    with torch.no_grad():
+        wanted = net(images).numpy()
+    ours = evaluate(found.graph, held, images.numpy())[found.graph.output]
+    assert ours.shape == wanted.shape and np.linalg.norm(ours - wanted) <= 1e-12 * np.linalg.norm(wanted)
