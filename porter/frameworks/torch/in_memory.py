@@ -24,8 +24,8 @@ from porter.frameworks.torch.running import tensors_in
 from porter.padding import ANY, Size
 
 _MOST_GUARDS = 64
-"""Facts about an open size that torch.export may find before it takes the size as fixed. A Swin or a MobileViT has hundreds, on which
-it would work for many minutes; the deepest convolutional networks have none.
+"""Facts about an open size that torch.export may find before it takes the size as fixed. A Swin or a MobileViT has hundreds, and an
+export with them takes many minutes; the deepest convolutional networks stay below.
 """
 _PROBE = (224, 224)
 """Rows and columns of the example for a module of any size."""
@@ -232,7 +232,7 @@ def _exported(module: nn.Module, images: Sequence[torch.Tensor], name: str, is_o
     free = getattr(torch.export.Dim, "AUTO", None)
     several = [torch.cat([each, each]) if len(each) == 1 else each for each in images]
     tried = [(several, (0, 2, 3)), (images, (2, 3))] if is_open else [(several, (0,))]
-    with _quiet(), export_config.patch(symbol_guard_limit_before_specialize=_MOST_GUARDS):
+    with _quiet(), export_config.patch(symbol_guard_limit_before_specialize=_MOST_GUARDS):  # type: ignore[attr-defined]
         for given, axes in tried if free is not None else ():
             try:
                 program = _export(module, given, [{axis: free for axis in axes if axis < each.dim()} for each in given])
