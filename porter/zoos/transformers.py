@@ -106,7 +106,8 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     _expect_loaded(loaded, ("missing_keys", "mismatched_keys"), where)
     unused = sorted(map(str, loaded["unexpected_keys"]))
     notes = (f"tensors that are not {maker.__name__}'s are left out: {some(unused)}",) if unused else ()
-    return BuiltModel(_only_logits(model.eval()), by, stated_size(getattr(settings, "image_size", None)) or (224, 224), notes)
+    of_images = getattr(settings, "vision_config", settings)
+    return BuiltModel(_only_logits(model.eval()), by, stated_size(getattr(of_images, "image_size", None)) or (224, 224), notes)
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:

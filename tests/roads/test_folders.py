@@ -185,3 +185,23 @@ def test_without_the_library_it_is_said(
 def test_a_recipe_that_is_asked_for_is_not_replaced(made: Callable[[str], tuple[Path, nn.Module]]) -> None:
     with pytest.raises(UsageError, match=r"config.json says that these weights are transformers' mobilenet_v1 \(depth_multiplier"):
         porter.convert("mobilenet_v1_0.25", "transformers_torch", weights=made("mobilenet")[0])
+
+
+def test_a_folder_is_trained_on_in_keras_and_comes_home(made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path) -> None:
+    import keras
+    import numpy as np
+
+    moved = porter.convert(made("vit")[0], to="tf", out=tmp_path / "moved", check=False)
+    model, random = moved.model(), np.random.default_rng(2)
+    images = random.normal(size=(6, SIDE, SIDE, 3)).astype("float32")
+    before = np.asarray(model(images))
+    model.compile(optimizer=keras.optimizers.SGD(0.05), loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(images, random.integers(0, 10, 6), epochs=3, batch_size=6, verbose=0)
+    model.save(tmp_path / "tuned.keras")
+    home = porter.convert(moved, to="torch", weights=tmp_path / "tuned.keras", out=tmp_path / "home")
+    trained = np.asarray(model(images))
+    with torch.no_grad():
+        found = home.model()(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
+    assert home.verdict is not None and home.verdict.ok
+    assert np.linalg.norm(trained - before) >= 1e-3 * np.linalg.norm(before), "training changed nothing"
+    assert np.linalg.norm(found - trained) <= 1e-5 * np.linalg.norm(trained)
