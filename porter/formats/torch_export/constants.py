@@ -254,6 +254,13 @@ def _rows(node: AtenNode, places: Numbers, table: Numbers) -> Numbers:
     return np.take_along_axis(np.broadcast_to(table, (*places.shape[:-1], count, width)), places[..., None], -2)
 
 
+def _embedded(node: AtenNode, table: Numbers, places: Numbers) -> Numbers:
+    """Rows of a table at stored places."""
+    if places.dtype.kind != "i" or places.size * table[0].size > MOST_COMPUTED or places.size == 0 or places.min() < 0:
+        raise ValueError("no places, or too many")
+    return table[places]
+
+
 def _summed(node: AtenNode, value: Numbers) -> Numbers:
     """The sum over one axis or several, one number after the other: see `_total`."""
     places = node.arguments["dim"]
@@ -346,6 +353,7 @@ EVALUATORS: Mapping[str, Evaluator] = {
     "exp": _plain(np.exp),
     "flip": lambda node, value: np.flip(value, node.arguments["dims"]),
     ROWS: _rows,
+    "embedding": _embedded,
     "sum": _summed,
     **dict.fromkeys(("mean", "amax", "linalg_vector_norm"), _reduced),
     **dict.fromkeys(("_weight_norm", "_weight_norm_interface"), _weight_norm),

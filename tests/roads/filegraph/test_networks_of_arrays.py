@@ -402,17 +402,21 @@ def test_attention_is_one_op(apart: str, tmp_path: Path) -> None:
 
 
 class Registers(nn.Module):  # type: ignore[misc,name-defined]
-    """Stored tokens between others, as DINOv2 with registers has them, and a mean of all tokens by a pool of one axis."""
+    """Stored tokens between others, as DINOv2 with registers has them, positions that are looked up in a table, as CLIP's are, and a
+    mean of all tokens by a pool of one axis.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.token, self.registers = nn.Parameter(torch.randn(1, 1, CHANNELS)), nn.Parameter(torch.randn(1, 3, CHANNELS))
-        self.attention, self.pool = Attention(True), nn.AdaptiveAvgPool1d(1)
+        self.attention, self.pool, self.places = Attention(True), nn.AdaptiveAvgPool1d(1), nn.Embedding(5, CHANNELS)
+        self.register_buffer("ids", torch.tensor([[4, 0, 3, 1]]))
 
     def forward(self, found: Tensor) -> Tensor:
         cells = functional.avg_pool2d(found, 2).flatten(2).transpose(1, 2)
         tokens = torch.cat((self.token.expand(cells.shape[0], -1, -1), cells), 1)
         tokens = torch.cat((tokens[:, :1], self.registers.expand(cells.shape[0], -1, -1), tokens[:, 1:]), 1)
+        tokens = torch.cat((tokens[:, :4] + self.places(self.ids), tokens[:, 4:]), 1)
         return self.pool(self.attention(tokens).transpose(1, 2)).flatten(1)
 
 
