@@ -402,7 +402,7 @@ def test_attention_is_one_op(apart: str, tmp_path: Path) -> None:
 
 
 class Registers(nn.Module):  # type: ignore[misc,name-defined]
-    """Stored tokens between others, as DINOv2 with registers has them, positions that are looked up in a table, as CLIP's are, and a
+    """Stored tokens between others, as DINOv2 with registers has them, positions out of a table, as CLIP's are, and a
     mean of all tokens by a pool of one axis.
     """
 
