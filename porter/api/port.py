@@ -22,6 +22,7 @@ from porter.frameworks.in_memory import Held
 from porter.port import RECORD, Port as ReadPort, read_port
 from porter.port.folder import LoadedModel, load
 from porter.reporting.card import card
+from porter.reporting.model_card import write_card
 from porter.reporting.records import read_contents
 from porter.reporting.write import report
 from porter.verification.results import VerdictRecord
@@ -104,10 +105,11 @@ class Port(PathLike[str]):
     report = _of_folder(report)
 
     @public
-    def save(self, folder: AnyPath, *, overwrite: bool = False) -> Port:
+    def save(self, folder: AnyPath, *, hub: bool = False, overwrite: bool = False) -> Port:
         """Copies the port, whole or not at all.
 
         Args:
+            hub: writes README.md beside it too, a model card for Hugging Face's Hub. Nothing is uploaded.
             overwrite: replaces an older port there.
         """
         own = (RECORD, DETAILS, *read_port(self.folder).record.model)
@@ -115,6 +117,8 @@ class Port(PathLike[str]):
             for name in own:
                 if is_plain(self.folder / name):
                     copyfile(self.folder / name, building / name)
+            if hub:
+                write_card(building, Path(folder).name)
         return Port(folder)
 
 

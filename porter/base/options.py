@@ -169,6 +169,7 @@ _SHARED = {
             "compare the port with this too: another file that carries its graph, or your own code, which porter then RUNS",
         ),
         _option("origin", "ZOO", "insist that the weights are this zoo's, if something states another (docs/twins.md)"),
+        _switch("card", "write README.md too, a model card for Hugging Face's Hub; nothing is uploaded"),
         _option("recipes", "DIR", "a folder of recipes to use beside porter's; they come first", Path),
         _switch("float64", "compare in double precision only"),
         _switch("layers", "print every compared node"),
@@ -222,7 +223,7 @@ CONVERT = _command(
     "convert",
     "Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port.",
     "subject source to weights out overwrite padding input_size dtype allow_overflow keep_background keep_activation "
-    "keep_dropout preprocess class_names outputs mapped options fold_bn stock check reference origin recipes",
+    "keep_dropout preprocess class_names outputs mapped options fold_bn stock check reference origin card recipes",
 )
 VERIFY = _command(
     "verify",
@@ -288,8 +289,8 @@ RECIPE_SCHEMA = _command(
 CALLS = {"convert": CONVERT, "verify": VERIFY, "predict": PREDICT, "evaluate": EVALUATE, "inspect": INSPECT, "study": STUDY}
 CALLS["report"] = REPORT
 """The functions of the API, and the commands that call them."""
-ONLY_TYPED = {"layers", "results", "tensors", "all_sites"}
-"""Options of what the command line prints, which no function has."""
+ONLY_TYPED = {"layers", "results", "tensors", "all_sites", "card"}
+"""Options of what the command line prints, which no function has, and of what a method of Port does."""
 _FUNCTIONS = {table.name: function for function, table in CALLS.items()}
 _TABLES = {table.name: table for table in list(vars().values()) if isinstance(table, Command)}
 _NAMES = "|".join(map(re.escape, sorted(_TABLES, key=len, reverse=True)))

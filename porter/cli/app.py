@@ -46,10 +46,14 @@ def start(
 
 
 @command(app, options.CONVERT, cls=WithStock)
-def convert(given: Given, as_json: bool) -> None:
+def convert(given: Given, card: bool, as_json: bool) -> None:
     from porter.conversion.convert import convert
 
     conversion = convert(**given)
+    if card:
+        from porter.reporting.model_card import write_card
+
+        write_card(conversion.port.folder)
     show(conversion.record() if as_json else printing.conversion(conversion))
 
 

@@ -111,7 +111,9 @@ def _resized_and_cropped(settings: Mapping[str, Any], kind: str, usual: _Process
     resize, size = _side(settings["size"], usual.square)
     if kind == "Levit" and resize == "shorter_side":
         size = int(_LEVITS_SHARE * size)
-    if (multiple := settings.get("ensure_multiple_of", 1)) != 1:  # DPT's
+    if (multiple := settings.get("ensure_multiple_of", 1)) != 1:  # DPT's, by floats of each photo
+        if 2 * size % (2 * multiple) == multiple:
+            raise ValueError(f"a size of {size}, half way between multiples of {multiple}")
         size = round(size / multiple) * multiple
     crop = None
     if _stated(settings, "do_center_crop", usual.crops):

@@ -14,12 +14,10 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from porter.base.errors import UsageError
-from porter.data.preprocess import Preprocess
-from porter.evaluation.protocol import fitted, own_protocol
+from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation
 from porter.graph.pads import Pad
-from porter.port import Input, Record
+from porter.port import Record
 from porter.reporting import commands
 from porter.reporting.photos import label_name, logit_name, show
 from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
@@ -27,7 +25,7 @@ from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_l
 from porter.reporting.plots.nodes import plot_nodes, written
 from porter.reporting.plots.study import plot_study
 from porter.reporting.records import Contents
-from porter.reporting.words import conclude, facts, preprocessing, warn
+from porter.reporting.words import conclude, facts, steps, warn
 
 WIDE, NARROW = 700, 340
 """Widths of drawings in px: the column, and the column on a phone."""
@@ -109,7 +107,7 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "study": contents.study,
         "study_plots": contents.study and _both(partial(plot_study, contents.study)),
         "photos": [show(photo, record) for photo in details.photos or ()],
-        "steps": preprocessing(_fed(record.preprocess, record.input)) if record.preprocess else (),
+        "steps": steps(record),
         "commands": commands.reproduce(contents, name),
         "missing": missing(contents, name),
         "listed": LISTED,
@@ -119,14 +117,6 @@ def _parts(contents: Contents) -> dict[str, Any]:
 def _both(draw: Callable[[int], Markup]) -> dict[str, Markup]:
     """A drawing for a wide screen, and one for a phone; the style sheet shows the one that fits."""
     return {"wide": draw(WIDE), "narrow": draw(NARROW)}
-
-
-def _fed(protocol: Preprocess, taken: Input) -> Preprocess:
-    """The protocol as predict and eval follow it; as the recipe states it where they refuse the port's size."""
-    try:
-        return fitted(protocol, taken, "")
-    except UsageError:
-        return protocol
 
 
 def _trivial(pad: Pad) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from porter.base.errors import some
+from porter.base.errors import UsageError, some
 from porter.data.preprocess import Preprocess
+from porter.evaluation.protocol import fitted
 from porter.graph import MaxPool, axes_text, further_text
 from porter.graph.record import from_record
 from porter.port import OWN_BUILD, Record
@@ -169,6 +170,18 @@ def _classes(record: Record) -> str:
         return "none"
     of_file = f" of the file’s {record.source_classes}" if record.classes != record.source_classes else ""
     return f"{record.classes}{of_file}, {record.labels or 'without a known label map'}"
+
+
+def steps(record: Record) -> list[str]:
+    """The steps from a photo to the port's input, as predict and eval follow them; as they are stated where those refuse the port's
+    size. None where nothing states them.
+    """
+    if record.preprocess is None:
+        return []
+    try:
+        return preprocessing(fitted(record.preprocess, record.input, ""))
+    except UsageError:
+        return preprocessing(record.preprocess)
 
 
 def preprocessing(protocol: Preprocess) -> list[str]:

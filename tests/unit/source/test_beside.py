@@ -167,6 +167,7 @@ def test_photos_are_prepared_as_transformers_prepares_them(
     ("kind", "settings", "message"),
     [
         ("FlavaImageProcessor", {"size": 224, "resample": 3}, "porter does not know what 'FlavaImageProcessor' does"),
+        ("DPTImageProcessor", {"size": 400, "resample": 3, "ensure_multiple_of": 32}, "a size of 400, half way between"),
         ("BeitImageProcessor", {"size": 96}, "it lacks 'do_center_crop'"),
         ("ViTImageProcessor", {"size": 96, "do_flip_channel_order": True}, "'do_flip_channel_order'"),
         ("ViTImageProcessor", {"size": {"longest_edge": 96}}, "a size of {'longest_edge': 96}"),
