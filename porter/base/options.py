@@ -115,11 +115,16 @@ _SHARED = {
     option.name: option
     for option in (
         _argument("variant", "VARIANT", "such as mobilenet_v2; see porter recipe list", str),
-        _argument("subject", "VARIANT|FILE", "a variant, or a file that carries its own graph", str),
+        _argument(
+            "subject",
+            "VARIANT|FILE",
+            "a variant, a file that carries its own graph, or a folder of the Hub or hf://OWNER/NAME",
+            str,
+        ),
         _argument("folder", "DIR", "a port's folder"),
         _argument("folders", "DIR...", "folders of ports; several share the decoded photos", many=True),
         _argument("images", "IMAGE...", "photos", many=True),
-        _argument("file", "FILE", "a weights file of any readable format"),
+        _argument("file", "FILE", "a weights file of any readable format, a folder of the Hub or hf://OWNER/NAME"),
         _argument("name", "NAME", "an architecture or a variant", str),
         _FROM,
         _option("to", "FRAMEWORK", "the framework of the port", default=REQUIRED),

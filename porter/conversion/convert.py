@@ -31,6 +31,7 @@ from porter.port import AGREES, NOT_MADE, PASSED, Input, Layout, Padding, Port, 
 from porter.recipe import choose_options, find_member, recipes_named
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
+from porter.source.hub import repository_of
 from porter.source.opened import Opened
 from porter.source.protocol import doubted, read_stated
 from porter.source.trained import parse_padding, with_padding
@@ -160,7 +161,8 @@ def convert(
     elif source is None:
         file = expect_file(named, folder)
         opening = partial(open_file, file, wishes, folder, path_of(weights))
-        name = file.name if file.is_dir() else file.stem
+        hub = repository_of(file)
+        name = hub.name if hub is not None else file.name if file.is_dir() else file.stem
     else:
         if keep_activation or outputs:
             where = "--outputs" if outputs else "--keep-activation"

@@ -21,6 +21,7 @@ from porter.port import IN_MEMORY, model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
 from porter.source.built import read_built
+from porter.source.hub import repository_of
 from porter.source.in_memory import read_model, renamed
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
@@ -223,13 +224,13 @@ def expect_no_recipe(needing: Sequence[str]) -> None:
 
 
 def expect_file(subject: str, recipes: Path | None) -> Path:
-    """The file that a command names in place of a variant.
+    """The file that a command names in place of a variant, or a repository of the Hub.
 
     Raises:
         UsageError: there is no such file.
     """
     file = Path(subject)
-    if not is_there(file):
+    if repository_of(file) is None and not is_there(file):
         variant = any(subject in recipe.variants for recipe in declared_recipes(recipes))
         expected = "porter convert VARIANT --from ZOO --to FRAMEWORK, or porter convert FILE --to FRAMEWORK"
         next = f"add --from ZOO: porter recipe show {subject} lists its zoos" if variant else expected

@@ -21,14 +21,10 @@ from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
 from porter.filegraph.checkpoint import Checkpoint
+from porter.source.hub import INDEX, WEIGHTS, fetched, repository_of
 from porter.source.opened import Opened
 from porter.source.protocol import NOTHING, PhotoFacts
 
-_INDEX = ".index.json"
-_WEIGHTS = (
-    *(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", _INDEX)),
-    "model.onnx",
-)
 _SUFFIXES = (".safetensors", ".bin", ".pth", ".pt", ".pt2", ".ckpt", ".h5", ".keras", ".onnx", ".npz", ".msgpack", ".tflite")
 _SIZE = re.compile(r"\[([1-9]\d{0,4}), ([1-9]\d{0,4})\]")
 _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError)
@@ -36,11 +32,13 @@ _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisio
 
 
 def weights_in(path: Path) -> Path:
-    """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one. Every other path as
-    it is.
+    """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one. The folder may be a
+    repository of the Hub (porter.source.hub). Every other path as it is.
     """
+    repository = repository_of(path)
+    path = path if repository is None else fetched(repository)
     files = _files_of_weights(path)
-    usual = (path / name for name in _WEIGHTS if path / name in files)
+    usual = (path / name for name in WEIGHTS if path / name in files)
     return next(usual, files[0] if len(files) == 1 else path)
 
 
@@ -51,14 +49,14 @@ def config_beside(weights: Path) -> dict[str, Any]:
 
 def _belongs(weights: Path) -> bool:
     """Whether the config.json in a file's folder is about it: the Hub gave the file its name, or it is the only one there."""
-    return weights.name in _WEIGHTS or _files_of_weights(weights.parent) == [weights]
+    return weights.name in WEIGHTS or _files_of_weights(weights.parent) == [weights]
 
 
 def _files_of_weights(folder: Path) -> list[Path]:
     """The files of weights in a folder, if it has a config.json."""
     if not (folder / CONFIG_FILE).is_file():
         return []
-    return [path for path in folder.iterdir() if (path.suffix in _SUFFIXES or path.name.endswith(_INDEX)) and path.is_file()]
+    return [path for path in folder.iterdir() if (path.suffix in _SUFFIXES or path.name.endswith(INDEX)) and path.is_file()]
 
 
 def stated_within(checkpoint: Checkpoint) -> tuple[PhotoFacts, tuple[str, ...]]:

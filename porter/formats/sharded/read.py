@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from porter.base.dtypes import Array
@@ -13,6 +14,8 @@ from porter.formats.format import look_at
 from porter.formats.limits import MOST_NODES, read_bounded, read_json
 
 _SHARDS = (*safetensors.FORMATS, *torch.FORMATS)
+_PLAIN = re.compile(r"\w[\w.-]{0,254}", re.ASCII)
+"""Names of files that lead to no other folder."""
 _MOST_BYTES = 1 << 24
 _MOST_SHARDS = 1024
 _AGAIN = "fetch the folder again, whole"
@@ -24,8 +27,8 @@ def read_sharded(path: Path) -> Checkpoint:
     Raises:
         FileError: the index or a shard is damaged, or they contradict each other; or a shard is not in the index's folder.
     """
-    with refusing_damage(path, _AGAIN, "this index", OF_JSON):
-        held = _listed(read_json(read_bounded(path, _MOST_BYTES))["weight_map"])
+    held = read_index(path)
+    with refusing_damage(path, _AGAIN, "this index"):
         files = {name: _shard_at(path.parent, name) for name in held}
     tensors: dict[str, Array] = {}
     notes: dict[str, None] = {}
@@ -44,17 +47,21 @@ def read_sharded(path: Path) -> Checkpoint:
     return Checkpoint(path, format, dialect, tensors, tuple(notes), files=(path, *files.values()))
 
 
-def _listed(stated: dict[str, str]) -> dict[str, set[str]]:
-    """The names of the tensors of each shard.
+def read_index(path: Path) -> dict[str, set[str]]:
+    """The names of the tensors of each shard, whose name is of a file in the index's folder.
 
     Raises:
-        ValueError: there are more tensors or shards than any model's.
+        FileError: it is damaged, lists more tensors or shards than any model's, or a file elsewhere.
     """
     held: dict[str, set[str]] = {}
-    for tensor, name in stated.items():
-        held.setdefault(name, set()).add(tensor)
-    if not 0 < len(held) <= _MOST_SHARDS or len(stated) > MOST_NODES:
-        raise ValueError(f"it lists {len(stated)} tensors in {len(held)} files")
+    with refusing_damage(path, _AGAIN, "this index", OF_JSON):
+        for tensor, name in read_json(read_bounded(path, _MOST_BYTES))["weight_map"].items():
+            held.setdefault(name, set()).add(tensor)
+        outside = next((name for name in held if not _PLAIN.fullmatch(name)), None)
+        if outside is not None:
+            raise ValueError(f"its shard '{outside:.80}' is not in its folder")
+        if not 0 < len(held) <= _MOST_SHARDS or sum(map(len, held.values())) > MOST_NODES:
+            raise ValueError(f"it lists {len(held)} files")
     return held
 
 
@@ -65,8 +72,6 @@ def _shard_at(folder: Path, name: str) -> Path:
         ValueError: it is elsewhere, or not there.
     """
     file = folder / name
-    if Path(name).name != name or "\\" in name:
-        raise ValueError(f"its shard '{name:.80}' is not in its folder")
     if not file.is_file():
         raise ValueError(f"its shard '{name:.80}' is not beside it")
     own = folder.resolve()

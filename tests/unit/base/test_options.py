@@ -21,7 +21,7 @@ from tests.support.checkout import ROOT
 
 TABLES = {table.name: table for table in vars(options).values() if isinstance(table, Command)}
 FUNCTIONS: list[tuple[Callable[..., Any], str, set[str]]] = [
-    (porter.convert, "convert", set()),
+    (porter.convert, "convert", {"card"}),
     (porter.verify, "verify", {"layers"}),
     (porter.predict, "predict", set()),
     (porter.evaluate_several, "eval", {"results"}),

@@ -1,0 +1,173 @@
+"""Repositories of Hugging Face's Hub, named `hf://owner/name[@revision]` where a file is named.
+
+huggingface_hub fetches them, into its cache and with its token, or has them there already. Only the files that porter reads are
+asked for, each by a name that porter has, but for the shards that an index lists, whose names lie in its folder.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from porter.base.errors import DownloadError, UsageError, first_line
+from porter.base.package import __version__, expect_installed
+from porter.data.timm_config import CONFIG_FILE
+from porter.data.transformers_config import PROCESSOR_FILE
+from porter.formats.sharded.read import read_index
+
+INDEX = ".index.json"
+WEIGHTS = (
+    *(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", INDEX)),
+    "model.onnx",
+)
+"""The Hub's names of a model's weights, the preferred one first."""
+_SCHEME = "hf:"
+_NAMED = re.compile(r"hf:/{1,2}(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
+_USUAL = "main"
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository at a revision: a branch, a tag or a commit."""
+
+    owner_and_name: str
+    revision: str
+
+    @property
+    def name(self) -> str:
+        return self.owner_and_name.rpartition("/")[2]
+
+
+def repository_of(path: Path) -> Repository | None:
+    """The repository that a path names; None for every other path. Paths have one slash where two were typed.
+
+    Raises:
+        UsageError: it begins with `hf:` and names none.
+    """
+    text = str(path)
+    if not text.startswith(f"{_SCHEME}/"):
+        return None
+    named = _NAMED.fullmatch(text)
+    if named is None or ".." in text:
+        raise UsageError(f"'{text}' names no repository", next="write hf://OWNER/NAME or hf://OWNER/NAME@REVISION")
+    return Repository(named["name"], named["revision"] or _USUAL)
+
+
+def fetched(repository: Repository) -> Path:
+    """The folder in huggingface_hub's cache that has what porter reads of a repository.
+
+    Raises:
+        MissingFramework: huggingface_hub is not installed.
+        DownloadError: there is no such repository or revision, it may not be read, or it is not in the cache and cannot be reached.
+        FileError: an index is damaged.
+    """
+    expect_installed("huggingface_hub", "pip install huggingface_hub, or name a folder that has config.json and the weights")
+    library = import_module("huggingface_hub")
+    source = _Source(library, repository)
+    with _quiet_without_terminal():
+        config = source.file(CONFIG_FILE)
+        if config is None:
+            instead = f"hf download {repository.owner_and_name} FILE, and name that file"
+            raise DownloadError(f"it has no {CONFIG_FILE}", where=_where(repository), next=instead)
+        source.repository = Repository(repository.owner_and_name, config.parent.name)  # the rest is of the same commit
+        source.file(PROCESSOR_FILE)
+        weights = next((file for name in WEIGHTS if (file := source.file(name)) is not None), None)
+        if weights is None:
+            instead = _UNREACHED if source.offline else f"hf download {repository.owner_and_name} FILE, and name that file"
+            raise DownloadError(f"it has none of {', '.join(WEIGHTS)}", where=_where(repository), next=instead)
+        if weights.name.endswith(INDEX):
+            for shard in read_index(weights):
+                source.needed(shard)
+    return config.parent
+
+
+_UNREACHED = "check the network, or fetch it where there is one: what the cache has needs none"
+
+
+@dataclass
+class _Source:
+    """A repository as huggingface_hub gives its files.
+
+    Attributes:
+        offline: whether the Hub could not be reached: the rest is then of the cache, so that no file stands in for a preferred one
+            that only could not be fetched.
+    """
+
+    library: ModuleType
+    repository: Repository
+    offline: bool = False
+
+    def needed(self, name: str) -> Path:
+        """A file that the repository has to have."""
+        file = self.file(name)
+        if file is None:
+            next = _UNREACHED if self.offline else "ask its owner for the missing file"
+            raise DownloadError(f"it has no {name}, which its index lists", where=_where(self.repository), next=next)
+        return file
+
+    def file(self, name: str) -> Path | None:
+        """A file in the cache, fetched if need be; None if the repository has none of this name.
+
+        Raises:
+            DownloadError: as `fetched`.
+        """
+        errors = import_module("huggingface_hub.errors")
+        owned, revision = self.repository.owner_and_name, self.repository.revision
+        if not isinstance(self.library.try_to_load_from_cache(owned, name, revision=revision), str | None):
+            return None  # the cache knows that this commit has none
+        try:
+            return Path(
+                self.library.hf_hub_download(
+                    owned,
+                    name,
+                    revision=revision,
+                    local_files_only=self.offline,
+                    library_name="porter",
+                    library_version=__version__,
+                )
+            )
+        except errors.LocalEntryNotFoundError as error:
+            if name == CONFIG_FILE:
+                message = f"the Hub cannot be reached, and the cache lacks it: {first_line(error.__cause__ or error)}"
+                raise DownloadError(message, where=_where(self.repository), next=_UNREACHED) from None
+            self.offline = True
+            return None
+        except errors.EntryNotFoundError:
+            return None
+        except errors.RevisionNotFoundError:
+            message, next = f"it has no revision '{revision}'", "name a branch, a tag or a commit after the @"
+        except errors.RepositoryNotFoundError as error:  # of a gated one too
+            message = f"there is no such repository, or it may not be read: {_status(error)}"
+            next = "check the name; for a private or gated one: hf auth login, with a token that may read it"
+        except Exception as error:  # of its HTTP library, of the disk, of names that it refuses
+            message, next = f"{name} cannot be fetched: {type(error).__name__}: {first_line(error)}", _UNREACHED
+        raise DownloadError(message, where=_where(self.repository), next=next)
+
+
+def _where(repository: Repository) -> str:
+    return f"hf://{repository.owner_and_name}@{repository.revision}"
+
+
+def _status(error: Any) -> str:
+    return f"status {error.response.status_code}"
+
+
+@contextmanager
+def _quiet_without_terminal() -> Iterator[None]:
+    """Without huggingface_hub's progress bars where nobody sees them."""
+    utils = import_module("huggingface_hub.utils")
+    shown = not sys.stderr.isatty() and not utils.are_progress_bars_disabled()
+    if shown:
+        utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if shown:
+            utils.enable_progress_bars()
