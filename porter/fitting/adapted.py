@@ -18,6 +18,17 @@ def adapted_tensors(layer: LayerName) -> tuple[str, ...]:
     return tuple(f"{layer.name}/{variable}" for variable in CLASSES["Normalization"].variables)
 
 
+def adapted_names(layers: Mapping[str, LayerName], reference: Mapping[str, LayerName], checkpoint: Checkpoint) -> dict[str, str]:
+    """The names that the zoo's own implementation has for the adapted tensors of a file."""
+    return {
+        name: own
+        for path, layer in layers.items()
+        if layer.adapted
+        for name, own in zip(adapted_tensors(layer), adapted_tensors(reference[path]), strict=True)
+        if name in checkpoint.tensors
+    }
+
+
 def with_adapted(graph: Graph, layers: Mapping[str, LayerName], checkpoint: Checkpoint) -> Graph:
     """The graph with the numbers of its adapted steps.
 

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from porter.base.errors import MappingError, some
 from porter.filegraph.checkpoint import Checkpoint
-from porter.fitting.adapted import with_adapted
+from porter.fitting.adapted import adapted_names, with_adapted
 from porter.fitting.averages import prefer_averages
 from porter.fitting.candidate import Candidate
 from porter.fitting.dense_heads import DenseHead, parse_head, with_dense_head
@@ -78,7 +78,8 @@ def fit_by_names(candidate: Candidate, wishes: Wishes = NONE) -> Fit:
             + name.removeprefix(headed.layers[path].name).removesuffix(dialect.AVERAGE_SUFFIX or "")
             for (path, _), name in found.items()
             if zoo is current and path not in row
-        },
+        }
+        | adapted_names(headed.named, naming.reference_layers, checkpoint),
         places=places,
         warnings=(*head.warnings(), *_generation_warnings(current, zoo, naming.generation), *left_out),
         notes=(*naming.notes(), *averaged, *joined),

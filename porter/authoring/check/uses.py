@@ -37,6 +37,8 @@ class VariableUse(NamedTuple):
 def uses_in_graph(recipe: Recipe) -> Iterator[VariableUse]:
     """The uses in the graph and in the blocks."""
     shared = _shared(recipe)
+    if isinstance(recipe.input_size, str):
+        yield from _in_value(("input", "size"), recipe.input_size, shared, None)
     yield from _in_steps(recipe.graph, shared, None)
     for block in recipe.blocks.values():
         known = shared | _PLACE | {"channels"}

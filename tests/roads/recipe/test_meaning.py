@@ -50,7 +50,7 @@ def _meaning(recipe: Recipe, variant: str, name: str, generation: str | None) ->
     names = layer_names(Member(recipe, variant, zoo), graph, generation)
     return {
         "paper": recipe.paper,
-        "input": [recipe.channels, *recipe.native_size(), graph.channels],
+        "input": [recipe.channels, *recipe.native_size(recipe.variants[variant]), graph.channels],
         "output": graph.outputs,
         "nodes": _nodes(graph),
         "as_trained": [after for before, after in zip(_nodes(graph), _nodes(trained), strict=True) if before != after],

@@ -32,7 +32,7 @@ def zoos() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("variant", "zoo"), zoos())
 def test_every_stride_meets_the_native_remainder_and_another(variant: str, zoo: str) -> None:
     recipe = find_recipe(variant)
-    graph, native = expand(recipe.member(variant, zoo)), recipe.native_size()
+    graph, native = expand(recipe.member(variant, zoo)), recipe.native_size(recipe.variants[variant])
     sizes = small_sizes(graph, native)
     assert len(sizes) == 2 and all(rows != columns for rows, columns in sizes)
     # VGG's head takes a last map of 7x7 cells, which 224 is the least to give; images of CIFAR are as small as any.

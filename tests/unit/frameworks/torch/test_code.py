@@ -260,7 +260,9 @@ def test_a_shortcut_that_some_units_lack_stands_for_their_input():
 def test_every_variant_reads_as_a_person_would_write_it(recipe):
     for variant in recipe.variants:
         zoo = next(iter(recipe.zoos_of(variant).values()))
-        source = model_source(make_plan(expand(Member(recipe, variant, zoo)), recipe.native_size(), framework.CAPABILITIES))
+        source = model_source(
+            make_plan(expand(Member(recipe, variant, zoo)), recipe.native_size(recipe.variants[variant]), framework.CAPABILITIES)
+        )
         assert source.count("\n") < 200, variant
         assert "with_" not in source, variant
         assert source.count("add_module") <= 1, f"{variant}: all stages are made alike"
