@@ -34,7 +34,8 @@ def _conv1x1_to_dense(role: str, array: Array) -> Array:
 
 
 def _dense_to_conv1x1(role: str, array: Array) -> Array:
-    return array[:, :, None, None] if role == "kernel" else array
+    """(units, features) to (units, features, 1, 1)."""
+    return array[:, :, None, None] if role == "kernel" and array.ndim == 2 else array
 
 
 def _drop_background(role: str, array: Array) -> Array:
@@ -68,6 +69,7 @@ def _grouped_to_depthwise(role: str, array: Array) -> Array:
 
 TRANSFORMS: Mapping[str, Transform] = {
     "conv1x1_to_dense": Transform(_conv1x1_to_dense, _dense_to_conv1x1),
+    "dense_to_conv1x1": Transform(_dense_to_conv1x1, _conv1x1_to_dense),
     "drop_background": Transform(_drop_background, None),
     "depthwise_to_grouped": Transform(_depthwise_to_grouped, _grouped_to_depthwise),
 }

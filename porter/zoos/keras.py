@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,11 @@ from porter.frameworks.tf.runtime import floating, import_keras, keep_constants,
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
-from porter.zoos.tables import KERAS
+from porter.zoos.tables import KERAS, SCALES_AGAIN
 
-_PADDED_FOR_ONE_SIZE = ("MobileNetV2", "MobileNetV3Large", "MobileNetV3Small")
-"""Constructors that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
+_PADDED_FOR_ONE_SIZE = ("EfficientNet", "MobileNetV2", "MobileNetV3")
+"""What the constructors begin with that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
+_DEVIATIONS = (0.229, 0.224, 0.225)
 
 
 def build_by(library: str, construct: Callable[[str, int, tuple[int, int]], Any], any_size: Callable[[str], bool]) -> Build:
@@ -48,7 +50,7 @@ def build_by(library: str, construct: Callable[[str, int, tuple[int, int]], Any]
 
 
 def _runs_at_any_size(variant: str) -> bool:
-    return KERAS.get(variant, ("", {}))[0] not in _PADDED_FOR_ONE_SIZE
+    return not KERAS.get(variant, ("", {}))[0].startswith(_PADDED_FOR_ONE_SIZE)
 
 
 def _build(
@@ -65,10 +67,25 @@ def _construct(variant: str, classes: int, size: tuple[int, int], options: Mappi
     if variant not in KERAS:
         raise UsageError(f"reference 'keras' has no variant '{variant}'", next=f"it has {', '.join(KERAS)}")
     name, arguments = KERAS[variant][0], {**_arguments(variant, classes, size), **options}
+    again = arguments.pop(SCALES_AGAIN, False)
     try:
-        return getattr(import_keras().applications, name)(**arguments)
+        model = getattr(import_keras().applications, name)(**arguments)
     except ValueError as error:
         raise UsageError(f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}") from None
+    return _scaled_again(model) if again else model
+
+
+def _scaled_again(model: Any) -> Any:
+    """An EfficientNet as its constructor builds it with weights="imagenet", which would download them: with one more Rescaling."""
+    keras = import_keras()
+
+    def called(layer: Any, *values: Any, **named: Any) -> Any:
+        value = layer(*values, **named)
+        if not isinstance(layer, keras.layers.Normalization):
+            return value
+        return keras.layers.Rescaling([1.0 / math.sqrt(deviation) for deviation in _DEVIATIONS])(value)
+
+    return keras.models.clone_model(model, call_function=called)
 
 
 def _arguments(variant: str, classes: int, size: tuple[int, int]) -> dict[str, Any]:
@@ -85,6 +102,12 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     variant, classes = model.variant, model.classes
     if variant not in KERAS:
         raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
+    if SCALES_AGAIN in KERAS[variant][1]:
+        raise UsageError(
+            f"keras.applications.{KERAS[variant][0]} has the layers of its own weights only where it downloads them",
+            where="--stock",
+            next="convert without --stock",
+        )
     rows, columns = size
     if rows is None or columns is None:
         raise UsageError(
@@ -148,6 +171,8 @@ def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
             if array.shape != tuple(variable.shape):
                 raise MappingError(f"{key}: expected shape {tuple(variable.shape)}, got {array.shape}", where=str(checkpoint.path))
             variable.assign(array)
+        if hasattr(layer, "finalize_state"):  # a Normalization, which keeps what it computes with beside its variables
+            layer.finalize_state()
     expect_cover(missing, unused, where=str(checkpoint.path))
 
 

@@ -20,14 +20,20 @@ def _same(*names: str) -> dict[str, Call]:
 
 
 _DENSENETS = ("densenet121", "densenet161", "densenet169", "densenet201")
+_CONVNEXTS = tuple(f"convnext_{size}" for size in ("tiny", "small", "base", "large"))
+_EFFICIENTNETS = tuple(f"efficientnet_b{n}" for n in range(8))
 _VGGS = ("vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn")
 _WITHOUT_AUXILIARIES = {"aux_logits": False, "transform_input": True, "init_weights": False}
 _PREPROCESSING = {"include_preprocessing": True}
+
+SCALES_AGAIN = "scales_again"
+"""The recipe's option that says whether Keras's EfficientNets have the second Rescaling, which is no argument of theirs."""
 
 KERAS: Mapping[str, Call] = {
     "densenet121": ("DenseNet121", {}),
     "densenet169": ("DenseNet169", {}),
     "densenet201": ("DenseNet201", {}),
+    **{f"efficientnet_b{n}": (f"EfficientNetB{n}", {SCALES_AGAIN: True}) for n in range(8)},
     "inception_v3": ("InceptionV3", {}),
     "mobilenet_v1": ("MobileNet", {"alpha": 1.0}),
     **{f"mobilenet_v1_{width}": ("MobileNet", {"alpha": width}) for width in (0.75, 0.5, 0.25)},
@@ -81,7 +87,7 @@ TENSORNETS: Mapping[str, tuple[str, str]] = {
 """TensorNets' modules and functions."""
 
 TORCHVISION: Mapping[str, Call] = {
-    **_same(*_DENSENETS),
+    **_same(*_CONVNEXTS, *_DENSENETS, *_EFFICIENTNETS),
     "googlenet": ("googlenet", _WITHOUT_AUXILIARIES),
     "inception_v3": ("inception_v3", _WITHOUT_AUXILIARIES),
     "mnasnet": ("mnasnet1_0", {}),
@@ -101,7 +107,7 @@ TORCHVISION: Mapping[str, Call] = {
 }
 
 TIMM: Mapping[str, Call] = {
-    **_same(*_DENSENETS, "efficientnet_lite0", "inception_v3"),
+    **_same(*_CONVNEXTS, "convnext_xlarge", *_DENSENETS, *_EFFICIENTNETS, "efficientnet_lite0", "inception_v3"),
     "mnasnet": ("mnasnet_100", {}),
     "mnasnet_1.4": ("mnasnet_140", {}),
     "mnasnet_0.75": ("mnasnet_075", {}),
@@ -129,7 +135,7 @@ TIMM_JAX: Mapping[str, Call] = {variant: call for variant, call in TIMM.items() 
 _LIKE_TF: Mapping[str, Any] = {"pad_type": "same", "bn_eps": 1e-3}
 """What timm's own tf_ models set."""
 TIMM_TF: Mapping[str, Call] = {
-    "efficientnet_lite0": ("tf_efficientnet_lite0", {}),
+    **{name: (f"tf_{name}", {}) for name in (*_EFFICIENTNETS, "efficientnet_lite0")},
     "mobilenet_v1": ("mobilenetv1_100", _LIKE_TF),
     "mobilenet_v2": ("mobilenetv2_100", _LIKE_TF),
     "mobilenet_v2_1.4": ("mobilenetv2_140", _LIKE_TF),

@@ -42,9 +42,15 @@ TF = ("tf",)
 """Only tf, where the zoo's own framework needs no other pads."""
 CASES = {
     ("cifar_resnet20", "akamaster"): TF,
+    ("convnext_tiny", "torchvision"): BOTH,
+    ("convnext_tiny", "timm"): TORCH,
     ("densenet121", "keras"): TORCH,
     ("densenet121", "torchvision"): TF,
     ("densenet121", "timm"): TORCH,
+    ("efficientnet_b0", "keras"): BOTH,
+    ("efficientnet_b0", "torchvision"): BOTH,
+    ("efficientnet_b0", "timm"): TORCH,
+    ("efficientnet_b0", "timm_tf"): TORCH,
     ("efficientnet_lite0", "timm"): BOTH,
     ("efficientnet_lite0", "timm_tf"): TORCH,
     ("googlenet", "torchvision"): TF,
@@ -113,7 +119,9 @@ CASES = {
 }
 FULL = {
     ("cifar_resnet20", "akamaster"),
+    ("convnext_tiny", "timm"),
     ("densenet121", "timm"),
+    *(("efficientnet_b0", zoo) for zoo in ("torchvision", "timm", "timm_tf")),
     ("efficientnet_lite0", "timm"),
     ("inception_v3", "tensornets"),
     ("inception_v3", "timm"),
@@ -146,6 +154,8 @@ FULL = {
 }
 """Cases that only `full` proves: CI proves the same blocks in another zoo, or a part that is new is a test of its own."""
 LATER = {
+    ("convnext_tiny", "torchvision"),
+    ("efficientnet_b0", "keras"),
     ("mobilenet_v3_small_0.5", "keras"),
     ("inception_v3", "keras"),
     ("inception_v3", "torchvision"),
@@ -166,8 +176,12 @@ LATER = {
 IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
 SILENT = {
     ("resnet_cifar", "akamaster"): ("/relu1", "/relu", "/cells", "/add", "head/pool"),
+    ("convnext", "torchvision"): ("/norm", "/mlp1", "/gelu"),
+    ("convnext", "timm"): ("/norm", "/mlp1", "/gelu", "/mlp2"),
     ("densenet", "torchvision"): ("/concat", "head/relu", "head/pool"),
     ("densenet", "timm"): ("/concat",),
+    ("efficientnet", "keras"): ("/reduce", "squeeze/expand"),
+    **{("efficientnet", zoo): ("squeeze/pool",) for zoo in ("timm", "timm_tf")},
     ("googlenet", "torchvision"): ("transform_input",),
     ("inception_v3", "slim"): ("/relu",),
     ("inception_v3", "torchvision"): (*IN_FUNCTIONS, "transform_input"),

@@ -1,5 +1,5 @@
-"""The zoos' ResNets, DenseNets and vision transformers with few units, and their VGGs and transformers with few filters: every
-block, pad, name and option of theirs, at a price that a test can pay.
+"""The zoos' ResNets, ConvNeXts, DenseNets and vision transformers with few units, and their VGGs and transformers with few filters:
+every block, pad, name and option of theirs, at a price that a test can pay.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Build = Callable[..., Any]
 
 
 def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
-    """A folder of porter's recipes, in which every ResNet, DenseNet and transformer has `depths`, and VGGs and transformers are
-    narrow."""
+    """A folder of porter's recipes, in which every ResNet, ConvNeXt, DenseNet and transformer has `depths`, and VGGs and
+    transformers are narrow."""
     folder.mkdir()
     for recipe in all_recipes():
         text = re.sub(r"depths: \[.*?\]", f"depths: {list(depths)}", recipe.path.read_text(encoding="utf-8"))
@@ -49,8 +49,8 @@ def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
 
 @contextmanager
 def shallow_zoos() -> Iterator[None]:
-    """Until the end, the zoos' own code builds every ResNet, DenseNet and transformer with `DEPTHS`, and VGGs and transformers
-    narrow."""
+    """Until the end, the zoos' own code builds every ResNet, ConvNeXt, DenseNet and transformer with `DEPTHS`, and VGGs and
+    transformers narrow."""
     with pytest.MonkeyPatch.context() as patch:
         for module, name, shallow in (*_stages(), *_layers()):
             patch.setattr(module, name, shallow(getattr(module, name)))
@@ -63,9 +63,11 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
     """What each zoo's code makes its stages with: module, function, and what makes it shallow."""
     yield import_models().resnet, "_resnet", _torchvisions
     yield import_models().densenet, "_densenet", _torchvisions
+    yield import_models().convnext, "_convnext", _torchvisions_convnext
     yield import_models().vision_transformer, "_vision_transformer", lambda build: _narrow_vit(build, "num_layers")
     yield import_timm().vision_transformer, "_create_vision_transformer", lambda build: _narrow_vit(build, "depth")
     yield import_timm().resnet, "_create_resnet", lambda build: _timms(build, "layers")
+    yield import_timm().convnext, "_create_convnext", lambda build: _timms(build, "depths")
     yield import_timm().densenet, "_create_densenet", lambda build: _timms(build, "block_config")
     yield import_transformers().AutoConfig, "for_model", _transformers
     yield import_module("keras.src.applications.densenet"), "dense_block", lambda build: _by_label(build, 1, "name")
@@ -84,6 +86,15 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
 
 def _torchvisions(build: Build) -> Build:
     return lambda block, layers, *rest, **named: build(block, list(DEPTHS), *rest, **named)
+
+
+def _torchvisions_convnext(build: Build) -> Build:
+    def shallow(settings: list[Any], *rest: Any, **named: Any) -> Any:
+        for setting, depth in zip(settings, DEPTHS, strict=True):
+            setting.num_layers = depth
+        return build(settings, *rest, **named)
+
+    return shallow
 
 
 def _timms(build: Build, depths: str) -> Build:

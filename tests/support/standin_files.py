@@ -14,9 +14,10 @@ from porter.base.errors import GraphError
 from porter.data.preprocess import Preprocess
 from porter.filegraph.checkpoint import Checkpoint
 from porter.files import digest
+from porter.fitting.adapted import adapted_tensors
 from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
-from porter.graph import AvgPool, Conv, Graph, MaxPool, Node, shapes, site_of
+from porter.graph import AvgPool, ChannelScale, Conv, Graph, MaxPool, Node, shapes, site_of
 from porter.padding import Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe, layer_names
@@ -74,12 +75,26 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes:
         names = tensor_names(dialect, graph, path, layers[path])
         for role, array in roles.items():
             stored = dialect.from_canonical(graph, node, role, array)
-            if layers[path].bare:  # a transformer's tokens and positions have an axis for the images of a batch
+            if layers[path].bare and role == "value":  # a transformer's tokens and positions have an axis for the images of a batch
                 stored = stored[np.newaxis]
             if role == "kernel" and "conv1x1_to_dense" in layers[path].transforms:
                 stored = stored[..., np.newaxis, np.newaxis] if member.zoo.framework == "torch" else stored[np.newaxis, np.newaxis]
+            if role == "kernel" and "dense_to_conv1x1" in layers[path].transforms:
+                stored = stored.squeeze((2, 3) if member.zoo.framework == "torch" else (0, 1))
+            if role == "gamma" and layers[path].name.startswith("features.") and isinstance(node.op, ChannelScale):
+                stored = stored[:, np.newaxis, np.newaxis]  # torchvision's layer_scale
             tensors[names[role][0]] = np.ascontiguousarray(stored)
+    for path, layer in layers.items():
+        if layer.adapted:
+            tensors |= zip(adapted_tensors(layer), _adapted(graph.channels_by_path[path]), strict=True)
     return Checkpoint(Path("stand-in"), "memory", member.zoo.framework, tensors)
+
+
+def _adapted(channels: int) -> tuple[Array, Array, Array]:
+    """The mean, the variance and the count of a Normalization, which leave the size of numbers about 1 as it is."""
+    random = np.random.default_rng(channels)
+    mean, variance = random.uniform(-0.2, 0.2, channels), random.uniform(0.8, 1.2, channels)
+    return mean.astype(np.float32), variance.astype(np.float32), np.int32(0)
 
 
 def with_convention(graph: Graph, path: str, convention: Convention) -> Graph:

@@ -14,8 +14,14 @@ from tests.support import originals
 from tests.support.originals import Pixels, Values
 from tests.support.protocol_guide import Use, uses
 
-TIMM = {
+TIMM = {  # by a variant whose protocol is its own, or by architecture
+    ("convnext", "timm"): "convnext_tiny.fb_in1k",
     ("densenet", "timm"): "densenet121.ra_in1k",
+    **{
+        (f"efficientnet_b{n}", "timm"): f"efficientnet_b{n}{tag}"
+        for n, tag in enumerate((".ra_in1k", ".ft_in1k", ".ra_in1k", ".ra2_in1k", ".ra2_in1k", ".sw_in12k_ft_in1k", "", ""))
+    },
+    **{(f"efficientnet_b{n}", "timm_tf"): f"tf_efficientnet_b{n}.aa_in1k" for n in range(8)},
     ("efficientnet_lite", "timm"): "efficientnet_lite0.ra_in1k",
     ("efficientnet_lite", "timm_tf"): "tf_efficientnet_lite0.in1k",
     ("inception_v3", "timm"): "inception_v3.tv_in1k",
@@ -53,6 +59,7 @@ TENSORNETS = {
 }
 KERAS = {
     "densenet": "densenet",
+    "efficientnet": "efficientnet",
     "inception_v3": "inception_v3",
     "mobilenet_v1": "mobilenet",
     "mobilenet_v2": "mobilenet_v2",
@@ -103,7 +110,7 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
         return found.transpose(2, 0, 1)
     if use.zoo == "akamaster":
         return originals.akamaster_preset(image)
-    return originals.timm_preset(TIMM[use.architecture, use.zoo])(image)
+    return originals.timm_preset(TIMM.get((use.variants[0], use.zoo)) or TIMM[use.architecture, use.zoo])(image)
 
 
 def scaled(use: Use, pixels: Pixels) -> Values:
