@@ -22,6 +22,24 @@ def _same(*names: str) -> dict[str, Call]:
 _DENSENETS = ("densenet121", "densenet161", "densenet169", "densenet201")
 _CONVNEXTS = tuple(f"convnext_{size}" for size in ("tiny", "small", "base", "large"))
 _EFFICIENTNETS = tuple(f"efficientnet_b{n}" for n in range(8))
+_REGNETS: Mapping[str, str] = {
+    "regnet_x_400mf": "regnetx_004_tv",
+    "regnet_x_800mf": "regnetx_008",
+    "regnet_x_1_6gf": "regnetx_016",
+    "regnet_x_3_2gf": "regnetx_032",
+    "regnet_x_8gf": "regnetx_080",
+    "regnet_x_16gf": "regnetx_160",
+    "regnet_x_32gf": "regnetx_320",
+    "regnet_y_400mf": "regnety_004",
+    "regnet_y_800mf": "regnety_008_tv",
+    "regnet_y_1_6gf": "regnety_016",
+    "regnet_y_3_2gf": "regnety_032",
+    "regnet_y_8gf": "regnety_080_tv",
+    "regnet_y_16gf": "regnety_160",
+    "regnet_y_32gf": "regnety_320",
+    "regnet_y_128gf": "regnety_1280",
+}
+"""torchvision's names of RegNets, with timm's. Where the two round a width otherwise, timm has torchvision's as `_tv`."""
 _VGGS = ("vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn")
 _WITHOUT_AUXILIARIES = {"aux_logits": False, "transform_input": True, "init_weights": False}
 _PREPROCESSING = {"include_preprocessing": True}
@@ -97,6 +115,7 @@ TORCHVISION: Mapping[str, Call] = {
     "mobilenet_v2": ("mobilenet_v2", {}),
     **{f"mobilenet_v2_{width}": ("mobilenet_v2", {"width_mult": width}) for width in (1.4, 1.3, 0.75, 0.5, 0.35)},
     **_same("mobilenet_v3_large", "mobilenet_v3_small"),
+    **_same(*_REGNETS),
     **_same("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     **_same("resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"),
     **_same("shufflenet_v2_x0_5", "shufflenet_v2_x1_0", "shufflenet_v2_x1_5", "shufflenet_v2_x2_0"),
@@ -120,6 +139,7 @@ TIMM: Mapping[str, Call] = {
     "mobilenet_v3_small": ("mobilenetv3_small_100", {}),
     "mobilenet_v3_small_0.75": ("mobilenetv3_small_075", {}),
     "mobilenet_v3_small_0.5": ("mobilenetv3_small_050", {}),
+    **{name: (theirs, {}) for name, theirs in _REGNETS.items()},
     **_same("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", *_VGGS),
     **{
         f"vit_{short}_{patch}": (f"vit_{name}_patch{patch}_224", {})

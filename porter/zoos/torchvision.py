@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -46,8 +46,13 @@ def build_by(library: str, builders: Mapping[str, Call], models: Callable[[], Mo
         import torch
 
         # On no device, because random weights would take time and be replaced at once. Nothing is downloaded.
-        with torch.device("meta"):
-            model: nn.Module = builder(num_classes=classes, **{**arguments, **built_for, **options})
+        called = partial(builder, num_classes=classes, **{**arguments, **built_for, **options})
+        try:
+            with torch.device("meta"):
+                model: nn.Module = called()
+        except NotImplementedError:  # torchvision's RegNets compute their widths with tensors
+            with torch.random.fork_rng(devices=()):
+                model = called()
         _load(library, model, checkpoint)
         return model.to(getattr(torch, dtype)).eval()
 

@@ -82,6 +82,9 @@ CASES = {
     ("mobilenet_v3_small", "torchvision"): BOTH,
     ("mobilenet_v3_small_0.5", "timm"): TORCH,
     ("mobilenet_v3_small_0.75", "timm_tf"): TORCH,
+    ("regnet_y_400mf", "torchvision"): BOTH,
+    ("regnet_y_400mf", "timm"): TORCH,
+    ("regnet_x_800mf", "torchvision"): BOTH,
     ("resnet18", "torchvision"): BOTH,
     ("resnet18", "timm"): TORCH,
     ("resnet18", "transformers"): TORCH,
@@ -131,6 +134,8 @@ FULL = {
     ("mobilenet_v2_0.35", "timm"),
     ("mobilenet_v3_small", "torchvision"),
     ("mobilenet_v3_small_0.5", "timm"),
+    ("regnet_y_400mf", "timm"),
+    ("regnet_x_800mf", "torchvision"),
     ("resnet18", "timm"),
     ("resnet50", "caffe"),
     ("resnet50", "tensornets"),
@@ -154,6 +159,7 @@ FULL = {
 }
 """Cases that only `full` proves: CI proves the same blocks in another zoo, or a part that is new is a test of its own."""
 LATER = {
+    ("regnet_y_400mf", "torchvision"),
     ("convnext_tiny", "torchvision"),
     ("efficientnet_b0", "keras"),
     ("mobilenet_v3_small_0.5", "keras"),
@@ -193,6 +199,8 @@ SILENT = {
     ("mobilenet_v3", "timm_tf"): ("/pool",),
     ("shufflenet_v2", "torchvision"): ("/kept", "/split", "/join", "head/pool"),
     **{(resnet, "torchvision"): ("/add", "/relu1", "/relu2") for resnet in ("resnet_v1", "resnext", "wide_resnet")},
+    ("regnet", "torchvision"): ("/add",),
+    ("regnet", "timm"): ("/add", "squeeze/pool"),
     ("resnet_v1", "timm"): ("/add",),
     ("resnet_v1", "transformers"): ("/add",),
     ("vgg", "keras"): ("/conv", "/fc1", "/fc2"),

@@ -33,6 +33,7 @@ TIMM = {  # by a variant whose protocol is its own, or by architecture
     ("mobilenet_v2", "timm_tf"): "mobilenetv2_100.ra_in1k",
     ("mobilenet_v3", "timm"): "mobilenetv3_large_100.ra_in1k",
     ("mobilenet_v3", "timm_tf"): "tf_mobilenetv3_large_100.in1k",
+    ("regnet", "timm"): "regnety_016.tv2_in1k",
     ("resnet_v1", "timm"): "resnet50.gluon_in1k",
     ("vgg", "timm"): "vgg16.tv_in1k",
     ("vit", "timm"): "vit_base_patch16_224.augreg_in21k_ft_in1k",
