@@ -483,9 +483,10 @@ def _read(walk: Walk[N], node: N, reader: Reader[N]) -> Read | list[Read]:
 
 
 def leave_out(walk: Walk[N], layer: LeftOut, source: Reference) -> View:
-    """The value that a layer takes, and gives back outside of training."""
+    """The value that a layer takes, and gives back outside of training. One of rate 0 gives it back there too, and is not noted."""
     view = walk.view(source)
-    walk.builder.left_out.append(replace(layer, after=view.value.node))
+    if layer.rate != 0:
+        walk.builder.left_out.append(replace(layer, after=view.value.node))
     return view
 
 
