@@ -21,6 +21,7 @@ from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.unreadable import is_preset
 from porter.source.hub import INDEX, WEIGHTS, fetched, repository_of
 from porter.source.opened import Opened
 from porter.source.protocol import NOTHING, PhotoFacts
@@ -33,11 +34,11 @@ _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisio
 
 def weights_in(path: Path) -> Path:
     """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one. The folder may be a
-    repository of the Hub (porter.source.hub). Every other path as it is.
+    repository of the Hub (porter.source.hub). Every other path as it is, also a preset of KerasHub, whose weights say too little.
     """
     repository = repository_of(path)
     path = path if repository is None else fetched(repository)
-    files = _files_of_weights(path)
+    files = [] if is_preset(path) else _files_of_weights(path)
     usual = (path / name for name in WEIGHTS if path / name in files)
     return next(usual, files[0] if len(files) == 1 else path)
 

@@ -337,6 +337,40 @@ def test_outputs_inside_a_model(convert: Callable[..., Any]) -> None:
     assert any("gives other outputs" in warning for warning in made.warnings)
 
 
+def test_models_of_classes_that_hide_their_layers(convert: Callable[..., Any]) -> None:
+    """As KerasHub's: their configuration is their own arguments."""
+    import keras
+
+    class Hub(keras.Model):  # type: ignore[misc]
+        def __init__(self, width: int, nested: Any = None, **named: Any) -> None:
+            image = keras.Input((SIDE, SIDE, 3))
+            maps = keras.layers.Conv2D(width, 3, activation="relu")(image) if nested is None else nested(image)
+            super().__init__(image, keras.layers.Conv2D(width, 1)(maps), **named)
+            self.width, self.nested = width, nested
+
+        def get_config(self) -> dict[str, Any]:
+            return {"width": self.width, "nested": self.nested and keras.saving.serialize_keras_object(self.nested)}
+
+        @classmethod
+        def from_config(cls, config: dict[str, Any]) -> Any:
+            nested = config["nested"] and cls.from_config(config["nested"]["config"])
+            return cls(config["width"], nested)
+
+    keras.utils.set_random_seed(0)
+    deep = Hub(4, Hub(5))
+    image = keras.Input((SIDE, SIDE, 3))
+    images = np.random.default_rng(0).normal(size=(2, SIDE, SIDE, 3)).astype("float32")
+    with keras.saving.custom_object_scope({"Hub": Hub}):
+        for model in (deep, keras.Model(image, keras.layers.GlobalAveragePooling2D()(deep(image)))):
+            before = [weight.tobytes() for weight in model.get_weights()]
+            made = convert(model, to="torch")
+            assert [weight.tobytes() for weight in model.get_weights()] == before and made.verdict.ok
+            with torch.no_grad():
+                ours = porter.load(made.port.folder)(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
+            ours = ours.transpose(0, 2, 3, 1) if ours.ndim == 4 else ours
+            assert np.allclose(ours, model(images), rtol=0, atol=1e-5)
+
+
 def test_models_of_keras_without_a_graph(convert: Callable[..., Any]) -> None:
     import keras
 

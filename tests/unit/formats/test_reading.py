@@ -21,6 +21,7 @@ from porter.formats import unreadable
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS, READABLE, recognise
 from porter.frameworks import DESTINATION_NAMES, ENGINE_NAMES
+from porter.source.beside import weights_in
 
 KERNEL = np.ones((3, 3, 3, 2), np.float32)
 
@@ -135,6 +136,13 @@ def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
     found = FORMATS[format]
     assert f"expected weights, got {found.what}" in message(path)
     assert (found.advice or f"porter reads {READABLE[0].what}, ") in message(path)
+
+
+def test_a_preset_of_keras_hub_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{\n    "module": "keras_hub.src.models.resnet.resnet_backbone",\n    "config": {}}')
+    weights_h5(tmp_path / "model.weights.h5")
+    assert weights_in(tmp_path) == tmp_path
+    assert "porter.convert(keras_hub.models.ImageClassifier.from_preset(" in message(tmp_path)
 
 
 def test_a_package_of_coreml_and_shapes_of_dlib_are_named(tmp_path: Path) -> None:
