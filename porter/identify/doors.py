@@ -21,7 +21,7 @@ from porter.port import IN_MEMORY, model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
 from porter.source.built import read_built
-from porter.source.hub import repository_of
+from porter.source.hub import repository_of, with_repository
 from porter.source.in_memory import read_model, renamed
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
@@ -53,7 +53,7 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         expect_as_made(port, wishes)
         opened = open_port(port, member)
     else:
-        checkpoint = read_weights(path, needs_md5(member))
+        checkpoint = with_repository(read_weights(path, needs_md5(member)))
         candidate = Candidate.of(member, checkpoint)
         known = origin_of(candidate, wishes.origin)
         expect_origin(candidate, known)
@@ -130,7 +130,7 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, we
         opened = open_port(port, member) if weights is None else open_tuned(port, read_weights(weights), member)
     else:
         file = weights_in(path)
-        checkpoint = read_weights(file, outputs=wishes.outputs, size=wishes.size, weights=weights)
+        checkpoint = with_repository(read_weights(file, outputs=wishes.outputs, size=wishes.size, weights=weights))
         opened = _open_stated(checkpoint, wishes, recipes) if checkpoint.graph is None else _open_graph(checkpoint, wishes, recipes)
         if weights is not None:
             opened = replace(opened, file=of_pair(opened, path, weights))

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,7 @@ from porter.base.errors import DownloadError, UsageError, first_line
 from porter.base.package import __version__, expect_installed
 from porter.data.timm_config import CONFIG_FILE
 from porter.data.transformers_config import PROCESSOR_FILE
+from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.sharded.read import read_index
 
 INDEX = ".index.json"
@@ -30,6 +31,7 @@ WEIGHTS = (
 """The Hub's names of a model's weights, the preferred one first."""
 _SCHEME = "hf:"
 _NAMED = re.compile(r"hf:/{1,2}(?P<name>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?", re.ASCII)
+_CACHED = re.compile(r"/models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)/snapshots/(?P<commit>[0-9a-f]{40})/[^/]+$", re.ASCII)
 _USUAL = "main"
 
 
@@ -58,6 +60,15 @@ def repository_of(path: Path) -> Repository | None:
     if named is None or ".." in text:
         raise UsageError(f"'{text}' names no repository", next="write hf://OWNER/NAME or hf://OWNER/NAME@REVISION")
     return Repository(named["name"], named["revision"] or _USUAL)
+
+
+def with_repository(checkpoint: Checkpoint) -> Checkpoint:
+    """A file in huggingface_hub's cache with a note of the repository and the commit that it is of; every other file as it is."""
+    found = _CACHED.search(checkpoint.path.as_posix())
+    if found is None:
+        return checkpoint
+    note = f"of hf://{found['owner']}/{found['name']}@{found['commit']}"
+    return replace(checkpoint, notes=(*checkpoint.notes, note))
 
 
 def fetched(repository: Repository) -> Path:

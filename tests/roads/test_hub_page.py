@@ -13,7 +13,7 @@ import yaml
 from porter.zoos.transformers import import_transformers
 from tests.support.checkout import ROOT
 from tests.support.fixtures import Cli
-from tests.support.hub_server import hub_server
+from tests.support.hub_server import COMMIT, OWNED, hub_server
 
 PAGE = (ROOT / "docs" / "hub.md").read_text(encoding="utf-8")
 
@@ -33,5 +33,5 @@ def test_every_command_runs(cli: Cli, tmp_path: Path, monkeypatch: pytest.Monkey
     assert [each.status for each in ran] == [0] * len(ran), ran
     assert "mobilenet_v1_0.25 from transformers" in ran[0].out and (tmp_path / "net-tf" / "model.keras").is_file()
     assert any(name in ran[-1].out for name in ("ant", "bee", "cat"))
-    _, front, _ = (tmp_path / "net-again" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    assert yaml.safe_load(front)["library_name"] == "pytorch"
+    _, front, card = (tmp_path / "net-again" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    assert yaml.safe_load(front)["library_name"] == "pytorch" and f"of hf://{OWNED}@{COMMIT}" in card
