@@ -60,8 +60,9 @@ def read_index(path: Path) -> dict[str, set[str]]:
         outside = next((name for name in held if not _PLAIN.fullmatch(name)), None)
         if outside is not None:
             raise ValueError(f"its shard '{outside:.80}' is not in its folder")
-        if not 0 < len(held) <= _MOST_SHARDS or sum(map(len, held.values())) > MOST_NODES:
-            raise ValueError(f"it lists {len(held)} files")
+        count = sum(map(len, held.values()))
+        if not 0 < len(held) <= _MOST_SHARDS or count > MOST_NODES:
+            raise ValueError(f"it lists {count} tensors in {len(held)} files")
     return held
 
 
