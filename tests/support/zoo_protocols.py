@@ -10,6 +10,7 @@ from PIL import Image
 
 from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.runtime import import_keras
+from porter.zoos.transformers import import_transformers
 from tests.support import originals
 from tests.support.originals import Pixels, Values
 from tests.support.protocol_guide import Use, uses
@@ -45,6 +46,21 @@ TORCHVISION = {
     "torchvision_v2": "V2",
     "torchvision_swag": "SWAG_E2E_V1",
     "torchvision_swag_linear": "SWAG_LINEAR_V1",
+}
+TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {  # an image processor, and what the folders of the authors say of it
+    "mobilenet_v1": ("MobileNetV1", {}),
+    "mobilenet_v2": ("MobileNetV2", {}),
+    "resnet_v1": (
+        "ConvNext",
+        {
+            "size": {"shortest_edge": 224},
+            "crop_pct": 0.875,
+            "resample": 3,
+            "image_mean": [0.485, 0.456, 0.406],
+            "image_std": [0.229, 0.224, 0.225],
+        },
+    ),
+    "vit": ("ViT", {}),
 }
 DEIT = {"input_size": (3, 224, 224), "crop_pct": 0.875, "interpolation": "bicubic"}
 """facebookresearch/deit, datasets.py: torchvision's transforms with ImageNet's mean and deviation, as timm makes them too."""
@@ -100,6 +116,10 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
     assert isinstance(image, Image.Image)
     if use.zoo in TORCHVISION:
         return originals.torchvision_preset(use.variants[0], f"IMAGENET1K_{TORCHVISION[use.zoo]}")(image)
+    if use.zoo.startswith("transformers"):
+        kind, settings = TRANSFORMERS[use.architecture]
+        made: Values = getattr(import_transformers(), f"{kind}ImageProcessorPil")(**settings)(image)["pixel_values"][0]
+        return made
     if use.zoo == "deit":
         return originals.timm_transform(DEIT)(image)
     if use.zoo.startswith("vit_jax"):
