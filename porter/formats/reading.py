@@ -18,7 +18,6 @@ from porter.files import digests
 from porter.formats.format import Format, Reader
 from porter.formats.limits import MOST_LAYERS, most_bytes
 from porter.formats.recognition import FORMATS, READABLE, recognise
-from porter.formats.torch.computed import with_computed_weights
 from porter.padding import Size
 
 _REAL = re.compile(r"(?:.*[./])?(?:weight|bias|running_mean|running_var|(?:\w+_)?kernel|gamma|beta|moving_mean|moving_variance)")
@@ -46,7 +45,11 @@ def read_checkpoint(path: Path, outputs: Sequence[str] = (), size: Size | None =
         MissingFramework: it is a graph of TensorFlow's, and TensorFlow is not installed.
     """
     checkpoint = _as_stored(path, outputs, size, weights)
-    return with_computed_weights(checkpoint) if checkpoint.format in ("torch", "safetensors") else checkpoint
+    if checkpoint.format not in ("torch", "safetensors"):
+        return checkpoint
+    from porter.formats.torch.computed import with_computed_weights  # files of other formats have none
+
+    return with_computed_weights(checkpoint)
 
 
 def _as_stored(path: Path, outputs: Sequence[str] = (), size: Size | None = None, weights: Path | None = None) -> Checkpoint:

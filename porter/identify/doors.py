@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from porter.base.errors import MappingError, MissingFramework, PorterError, UsageError
 from porter.base.options import INSPECT
@@ -14,15 +15,12 @@ from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import NONE, Wishes
 from porter.formats.reading import read_weights
 from porter.formats.recognition import is_there
-from porter.frameworks.in_memory import Example, Model, Saved
 from porter.identify.matching import LIKELY, Match, no_recipe, rank
 from porter.identify.ports import convert_trained, ports_of
 from porter.port import IN_MEMORY, model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
-from porter.source.built import read_built
 from porter.source.hub import repository_of, with_repository
-from porter.source.in_memory import read_model, renamed
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_candidate, open_port
@@ -31,6 +29,9 @@ from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
 from porter.source.tuned import open_tuned
 from porter.source.weights import fetch_published, needs_md5
+
+if TYPE_CHECKING:
+    from porter.frameworks.in_memory import Example, Model, Saved
 
 NO_MAP = "no --map settles it: give the whole model (.keras, SavedModel), or a file without the layers after the network"
 
@@ -147,6 +148,8 @@ def open_model(model: Model, wishes: Wishes = NONE, recipes: Path | None = None,
     Raises:
         UsageError: the model cannot be saved, with the reason and the way round (porter.frameworks.in_memory). Or as `open_file`.
     """
+    from porter.source.in_memory import read_model  # most sources are files
+
     checkpoint, saved = read_model(model, example, wishes.outputs, wishes.size)
     opened = _open_saved(checkpoint, saved, wishes, recipes)
     notes = (IN_MEMORY, *(note for note in opened.file.notes if note != OWN_GRAPH))
@@ -163,6 +166,8 @@ def _open_saved(checkpoint: Checkpoint, saved: Saved, wishes: Wishes, recipes: P
     try:
         opened = _open_graph(checkpoint, replace(wishes, size=wishes.size or saved.size), recipes)
     except PorterError as error:
+        from porter.source.in_memory import renamed
+
         raise renamed(error, saved) from None
     return replace(opened, warnings=(*saved.notes, *opened.warnings))
 
@@ -205,6 +210,8 @@ def _open_stated(checkpoint: Checkpoint, wishes: Wishes, recipes: Path | None) -
     origin = None if likeliest is None else likeliest[1].facts.origin
     if likeliest is not None and origin is not None and origin.by == "config.json" and origin.zoo is not None:
         return with_config(likeliest[1])
+    from porter.source.built import read_built  # with what saves models in memory
+
     try:
         built = read_built(checkpoint, wishes.outputs, wishes.size)
     except MissingFramework as error:

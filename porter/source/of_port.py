@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from porter.base.errors import DownloadError, UsageError
 from porter.filegraph.checkpoint import Checkpoint
@@ -14,15 +15,16 @@ from porter.formats.reading import read_weights
 from porter.port import IN_MEMORY, RECORD, Port, Record, model_file, port_at
 from porter.recipe import Member, choose_options, find_member
 from porter.source.beside import weights_in
-from porter.source.built import read_built
 from porter.source.dropouts import has_dropouts, with_dropouts
-from porter.source.in_memory import Weights, read_model
 from porter.source.opened import Opened
 from porter.source.opening import open_candidate, open_port
 from porter.source.own_graph import open_graph
 from porter.source.trained import with_padding
 from porter.source.tuned import graph_file, open_tuned
 from porter.source.weights import fetch_published, needs_md5
+
+if TYPE_CHECKING:
+    from porter.source.in_memory import Weights
 
 
 def member_of(record: Record, recipes: Path | None) -> Member | None:
@@ -65,6 +67,8 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
         _expect_published(port, member)
     wishes = _wishes_of(port, member)
     if weights is not None and not isinstance(weights, Path):
+        from porter.source.in_memory import read_model
+
         checkpoint, saved = read_model(weights, None, record.ended_at, record.input.native_size)
         _expect_same(record, checkpoint.sha256, Path(saved.name))
         return with_padding(replace(_again(checkpoint, record, member, wishes), in_memory=saved), record.padding)
@@ -85,9 +89,7 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
         return with_padding(open_port(beside, member), record.padding)
     checkpoint = read_weights(path, member is not None and needs_md5(member), record.ended_at, record.input.native_size)
     _expect_same(record, checkpoint.sha256, path)
-    built = None if record.source.built_by is None else read_built(checkpoint, record.ended_at, record.input.native_size)
-    opened = _again(checkpoint if built is None else built.checkpoint, record, member, wishes)
-    opened = opened if built is None else built.marked(opened)
+    opened = (_again if record.source.built_by is None else _built_again)(checkpoint, record, member, wishes)
     return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)
 
 
@@ -168,3 +170,13 @@ def _again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes
     if checkpoint.graph is None:
         raise UsageError("this file carries no graph, and the port was made from one", where=str(checkpoint.path))
     return open_graph(checkpoint, wishes, record.names)
+
+
+def _built_again(checkpoint: Checkpoint, record: Record, member: Member | None, wishes: Wishes) -> Opened:
+    """As `_again`, from a folder of the Hub, whose network its library builds again."""
+    from porter.source.built import read_built  # few ports are made from folders
+
+    built = read_built(checkpoint, record.ended_at, record.input.native_size)
+    if built is None:
+        return _again(checkpoint, record, member, wishes)
+    return built.marked(_again(built.checkpoint, record, member, wishes))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from porter.base.dtypes import Array
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit
-from porter.frameworks.in_memory import Saved
 from porter.graph import Graph
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, SourceFile, TensorLists
 from porter.recipe import Member
 from porter.recipe.expressions import Value
+
+if TYPE_CHECKING:
+    from porter.frameworks.in_memory import Saved
 
 
 @dataclass(frozen=True)
