@@ -234,7 +234,7 @@ def inspection(result: Inspection, tensors: bool = False) -> list[str]:
         lines += [f"  is         a port of {result.port.name}", f"  input      {size}"]
     elif result.tuned is not None:
         lines.append(f"  is         the model of {result.tuned}, with tensors of its own")
-    elif result.commands and checkpoint.graph is None:
+    elif result.commands and checkpoint.graph is None and result.port is None:
         lines.append("  is         a network that no recipe has; its library, which has to be installed, builds it from the folder")
     elif result.commands:
         lines.append(f"  is         a graph that no recipe has; none is needed; input {size}")

@@ -95,7 +95,8 @@ def _with_calls(graph: Graph, tensors: Mapping[str, Mapping[str, Stored]], known
     layers: dict[frozenset[tuple[str, Stored]], list[Node]] = {}
     nodes: list[Node] = []
     for node in graph.nodes:
-        alike = layers.setdefault(frozenset(tensors[node.path].items()), [])
+        held = tensors[node.path]
+        alike = layers.setdefault(frozenset(held.items()), []) if held else []
         holder = next((each for each in alike if is_call(node, each, known)), None)
         if holder is None:
             alike.append(node)

@@ -131,7 +131,7 @@ def test_pools_to_so_many_cells(to: str, tmp_path: Path) -> None:
     if to != "torch":
         with pytest.raises(PorterError, match="fixes the input's size") as caught:
             porter.convert(tmp_path / "model.pt2", to=to, input_size="any")
-        assert "--input-size" in (caught.value.next or "")
+        assert "input_size" in (caught.value.next or "")
     size = "any" if to == "torch" else "21x34"
     made = porter.convert(tmp_path / "model.pt2", to=to, out=tmp_path / "port", input_size=size)
     assert made.port.record.proved and made.port.record.input.size == (None if to == "torch" else (21, 34))

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from porter.formats.torch_export.nodes import AtenNode, Program
 
-ROWS = "embedding"
+ROWS = "rows_at_places"
 """The op that such a product is: of whole numbers, whose axes go into the order `dims`, and a table."""
 
 
