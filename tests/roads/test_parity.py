@@ -16,6 +16,7 @@ import porter
 from porter.base.errors import GraphError
 from porter.recipe import Member, Recipe, expand, find_recipe, layer_names, tap_names
 from tests.support.checkout import ROOT
+from tests.support.frameworks.small_variants import REFUSED
 from tests.support.parity import expect_proof, zoos_reference
 from tests.support.recipe.recipes import all_recipes
 from tests.support.shallow import shallow_recipes, shallow_zoos
@@ -257,18 +258,14 @@ def test_port_computes_the_references_function(
                 break
 
 
-REFUSED = {"vit": "stem/cells: Caffe's layers take maps and features, not arrays of other axes"}
-"""What porter says of networks that Caffe cannot say, by architecture."""
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(("variant", "zoo"), [pytest.param(*case, id="-".join(case)) for case in CASES])
 def test_port_to_caffe_computes_the_references_function(variant: str, zoo: str, recipes: Path, tmp_path: Path) -> None:
     architecture, size = find_recipe(variant).architecture, OTHER_SIZES.get((variant, zoo), SMALL)
     weights = published_like(tmp_path, variant, zoo, recipes, size)
     settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": f"{size[0]}x{size[1]}"}
-    if architecture in REFUSED:
-        with pytest.raises(GraphError, match=REFUSED[architecture]):
+    if architecture in REFUSED["caffe"]:
+        with pytest.raises(GraphError, match=REFUSED["caffe"][architecture]):
             porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings)
         return
     port = porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings).port

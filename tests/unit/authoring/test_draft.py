@@ -28,8 +28,9 @@ def check_recipes(folder: Path, whole: bool) -> None:
     for recipe in all_recipes():
         for variant in list(recipe.variants) if whole else list(recipe.variants)[:1]:
             for zoo in list(recipe.zoos_of(variant).values())[: None if whole else 1]:
-                graph = expand(Member(recipe, variant, zoo))
-                draft, _ = read_back(graph, {node.path: node.path for node in graph.nodes}, folder, recipe.native_size())
+                member = Member(recipe, variant, zoo)
+                graph = expand(member)
+                draft, _ = read_back(graph, {node.path: node.path for node in graph.nodes}, folder, member.native_size())
                 most = MOST_LINES.get(recipe.architecture, len(graph.nodes) + 100)
                 assert len(draft.text.splitlines()) <= most, draft.text
 
