@@ -111,11 +111,11 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a config.json that describe a network."""
+    """The settings of a config.json that describe a network, without a backbone whose settings transformers would fetch."""
     return {
         name: _plain(value) if isinstance(value, dict) else value
         for name, value in config.items()
-        if name not in _ELSEWHERE and not name.startswith("_")
+        if name not in _ELSEWHERE and not name.startswith("_") and not (name == "backbone" and {*str(value)} & {*"/:"})
     }
 
 

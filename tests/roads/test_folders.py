@@ -156,6 +156,16 @@ def test_no_code_of_a_folder_is_run(made: Callable[[str], tuple[Path, nn.Module]
     assert not ran.exists()
 
 
+def test_no_other_repository_is_asked_for() -> None:
+    config = {
+        "backbone": "owner/net",
+        "use_pretrained_backbone": True,
+        "backbone_config": {"depths": [1], "_name_or_path": "owner/net"},
+    }
+    assert zoo._plain(config) == {"backbone_config": {"depths": [1]}}
+    assert zoo._plain({"backbone": "resnet18"}) == {"backbone": "resnet18"}
+
+
 def test_tensors_that_the_network_lacks_are_said(made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path) -> None:
     folder, _ = made("vit")
     (tmp_path / "config.json").write_text((folder / "config.json").read_text())
