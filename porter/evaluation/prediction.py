@@ -118,9 +118,9 @@ def transform_of(folder: AnyPath) -> Callable[[Photo], Tensor | Array]:
     def transform(photo: Photo) -> Tensor | Array:
         pixels = pixels_of(photo, protocol)
         if in_torch:
-            import torch
+            from porter.frameworks.torch.graph_module import to_tensor
 
-            return torch.from_numpy(pixels)
+            return to_tensor(pixels)
         return pixels.transpose(1, 2, 0) if channels_last else pixels
 
     return transform
