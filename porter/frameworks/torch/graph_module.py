@@ -14,10 +14,11 @@ from torch import nn
 
 from porter.base.dtypes import Array, Dtype, is_floating, storage_type
 from porter.base.errors import GraphError, UsageError, first_line
+from porter.frameworks.code.language import Layer
 from porter.frameworks.images import expect_axes
 from porter.frameworks.torch import layers, resizing
 from porter.frameworks.torch.layout import module_name
-from porter.frameworks.torch.spellings import GLOBAL_POOLS, OF_NUMBERS, REDUCTIONS, Layer
+from porter.frameworks.torch.spellings import GLOBAL_POOLS, OF_NUMBERS, REDUCTIONS
 from porter.frameworks.torch.state import state_arrays
 from porter.frameworks.torch.steps import make_steps
 from porter.graph import Shape

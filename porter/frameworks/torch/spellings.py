@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from porter.formats.torch_export import plain
+from porter.frameworks.code.language import Layer
 from porter.graph import Op, Shape, ops
 from porter.graph.blocks.arguments import Value
 from porter.graph.ops import AXES, Function, Mode, channels_axis, channels_in, is_map
 from porter.padding import Pads, Realisation, Window
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A constructor call: a class of torch.nn, one of layers.py, or one of FUNCTIONS and GLOBAL_POOLS.
-
-    Attributes:
-        arguments: all that matter, also those at their defaults, under torch's keyword names.
-        why: a comment for the reader of model.py.
-    """
-
-    kind: str
-    arguments: Mapping[str, Value] = field(default_factory=dict)
-    why: str = ""
-
 
 _METHODS: Mapping[Function, str] = {"mean": "mean", "max": "amax", "norm": "norm"}
 REDUCTIONS: Mapping[str, tuple[str, int]] = {

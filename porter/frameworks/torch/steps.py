@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from porter.base.errors import PaddingError
-from porter.frameworks.torch.spellings import IN_PLACE, PLAIN, WINDOWED, Layer, constant_pad, pair
-from porter.graph import INPUT, Node, Shape, shapes
+from porter.frameworks.code.language import Layer, Spellings, Step
+from porter.frameworks.torch.spellings import IN_PLACE, PLAIN, WINDOWED, constant_pad, pair
+from porter.graph import Op
 from porter.graph.plan import Plan
-from porter.padding import ANY, Front, Realisation, Site
+from porter.padding import Front, Realisation, Site
 
 _FORGOTTEN = frozenset(
     {"Conv2d", "ConvTranspose2d", "Linear", "BatchNorm1d", "BatchNorm2d", "MaxPool2d", "AvgPool2d", "add", "multiply", "concat"}
 )
 """Kinds whose value is new memory, and which keep no hold of it."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by `_pad`.
-
-    Attributes:
-        shares: the path of the step whose module is called here too.
-    """
-
-    path: str
-    layer: Layer
-    inputs: tuple[str, ...]
-    shares: str | None = None
 
 
 def make_steps(plan: Plan) -> tuple[Step, ...]:
@@ -38,32 +26,7 @@ def make_steps(plan: Plan) -> tuple[Step, ...]:
     Raises:
         PaddingError: torch's layers lack a realisation, because the plan was made for another framework.
     """
-    known = shapes(plan.graph, ANY)
-    taken = set(known)
-    steps: list[Step] = []
-    for node in plan.graph.nodes:
-        source, inputs = known[node.inputs[0]], node.inputs
-        realisation = plan.realisations.get(node.path)
-        if realisation is None:
-            layer = _plain(node, source)
-        else:
-            _refuse_foreign(node, realisation)
-            layer = WINDOWED[type(node.op)](node.op, source[0] or 0, realisation)
-            why = realisation.why.replace("the destination", "torch")
-            if realisation.counted is not None:
-                layer = replace(layer, why=why)
-            elif realisation.front is not None and node.op.site is not None:
-                pad = _free(f"{node.path}_pad", taken)
-                steps.append(Step(pad, _pad_layer(realisation.front, node.op.site, why), inputs))
-                inputs = (pad,)
-        steps.append(Step(node.path, layer, inputs, node.shares))
-    return _in_place([_noted(step, plan.notes) for step in steps], plan.graph.outputs)
-
-
-def _noted(step: Step, notes: Mapping[str, str]) -> Step:
-    """With what code says at its node; what is said of the input stands at what reads it."""
-    said = [notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes]
-    return replace(step, layer=replace(step.layer, why="; ".join(filter(None, (step.layer.why, *said))))) if said else step
+    return _in_place(_SPELLINGS.steps(plan), plan.graph.outputs)
 
 
 def _in_place(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]:
@@ -80,27 +43,20 @@ def _in_place(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[Step, ...]
     )
 
 
-def _free(path: str, taken: set[str]) -> str:
-    while path in taken:
-        path += "_"
-    taken.add(path)
-    return path
+def _own(make: Callable[[Any, int, Realisation], Layer]) -> Callable[[Any, int, Realisation], Layer]:
+    """A windowed layer that refuses what other frameworks' layers have."""
 
+    def made(op: Any, channels: int, realisation: Realisation) -> Layer:
+        native, front = realisation.native, realisation.front
+        top, bottom, left, right = native.pads
+        counted_at_run_time = realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
+        if native.rule not in ("valid", "explicit") or (top, left) != (bottom, right):
+            raise PaddingError(f"torch's layers lack the padding '{native}'")
+        if realisation.subsample or realisation.by_cell or native.rounding == "full" or counted_at_run_time:
+            raise PaddingError(f"torch's layers lack '{realisation}'")
+        return make(op, channels, realisation)
 
-def _plain(node: Node, source: Shape) -> Layer:
-    if type(node.op) not in PLAIN:
-        raise PaddingError(f"the plan does not say how to pad {node.op.words}", where=node.path)
-    return PLAIN[type(node.op)](node.op, source)
-
-
-def _refuse_foreign(node: Node, realisation: Realisation) -> None:
-    native, front = realisation.native, realisation.front
-    top, bottom, left, right = native.pads
-    counted_at_run_time = realisation.counted not in (None, (0, 0, 0, 0)) and front is not None and front.rule != "explicit"
-    if native.rule not in ("valid", "explicit") or (top, left) != (bottom, right):
-        raise PaddingError(f"torch's layers lack the padding '{native}'", where=node.path)
-    if realisation.subsample or realisation.by_cell or native.rounding == "full" or counted_at_run_time:
-        raise PaddingError(f"torch's layers lack '{realisation}'", where=node.path)
+    return made
 
 
 def _pad_layer(front: Front, site: Site, why: str) -> Layer:
@@ -123,3 +79,7 @@ def _pad_layer(front: Front, site: Site, why: str) -> Layer:
         },
         why,
     )
+
+
+_WINDOWED: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]] = {op: _own(make) for op, make in WINDOWED.items()}
+_SPELLINGS = Spellings("torch", PLAIN, _WINDOWED, _pad_layer)

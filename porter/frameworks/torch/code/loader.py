@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from porter.frameworks.torch.code.text import literal
+from porter.frameworks.code.text import literal
 from porter.graph import Shape, axes_text
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes

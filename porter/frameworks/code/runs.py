@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol
 
-from porter.frameworks.torch.code.template import Edge, TemplatePart
-from porter.frameworks.torch.code.text import INDENT, WIDTH, Call, Expression, Item, lines, literal, spelled, tuple_lines
+from porter.frameworks.code.language import Language
+from porter.frameworks.code.template import Edge, TemplatePart
+from porter.frameworks.code.text import INDENT, WIDTH, Call, Expression, Item, lines, literal, spelled, tuple_lines
 from porter.graph.blocks.arguments import Value
 
 SHORTEST = 5
@@ -56,7 +57,7 @@ class Run:
         stop = self.start + len(self.names)
         return f"range({stop})" if self.start == 0 else f"range({self.start}, {stop})"
 
-    def lines(self, target: str, call: Callable[[str, Mapping[str, Expression]], Call]) -> list[str]:
+    def lines(self, language: Language, target: str, call: Callable[[str, Mapping[str, Expression]], Call]) -> list[str]:
         """The loop that adds the parts to `target`; `call` writes a use of the class from the text of its arguments."""
         varying = [name for name in self.parameters if len({use[name] for use in self.arguments}) > 1]
         first_use = self.arguments[0]
@@ -64,7 +65,7 @@ class Run:
         exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
         if len(exceptions) == len(varying):
             use = call(self.kind, texts | exceptions)
-            return [f"{INDENT * 2}for index in {self.numbers}:", *added(target, self.pattern, use, [], 3)]
+            return [f"{INDENT * 2}for index in {self.numbers}:", *added(language, target, self.pattern, use, [], 3)]
         step = self._next_channels(varying)
         if step is not None:
             varying.remove("channels")
@@ -72,7 +73,7 @@ class Run:
         before = [] if step is None else [f"{margin}channels = {first}"]
         after = [] if step is None else [f"channels = {step}"]
         if not varying:
-            body = added(target, self.pattern, call(self.kind, texts), after, 3)
+            body = added(language, target, self.pattern, call(self.kind, texts), after, 3)
             return [*before, f"{margin}for index in {self.numbers}:", *body]
         table, special = self._table(varying, step or "")
         if all(repeats == 1 for _, repeats in table):
@@ -83,7 +84,7 @@ class Run:
                 *before,
                 *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
                 *_loop("index, ", names, table_rows, varying),
-                *added(target, self.pattern, call(self.kind, texts), after, 3),
+                *added(language, target, self.pattern, call(self.kind, texts), after, 3),
             ]
         if special is not None:
             name, usual = special
@@ -97,6 +98,7 @@ class Run:
             *_loop("", ", ".join([*varying, "repeats"]), "settings", [*varying, "repeats"]),
             f"{margin}{INDENT}for {'repeat' if special else '_'} in range(repeats):",
             *added(
+                language,
                 target,
                 self.pattern,
                 call(self.kind, texts),
@@ -201,14 +203,11 @@ def _rows_by_first(values: Sequence[tuple[Value, ...]], place: int, usual: Value
             start = end
 
 
-def added(target: str, pattern: str, use: Call, after: Sequence[str], depth: int) -> list[str]:
+def added(language: Language, target: str, pattern: str, use: Call, after: Sequence[str], depth: int) -> list[str]:
     """The lines that add the part called `pattern` to `target`, and those `after` them."""
-    added = lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item(use))), depth=depth)
+    added = lines("", language.added(target, pattern, use), depth=depth)
     if len(added) > 1:
-        added = [
-            *lines("block = ", use, depth=depth),
-            *lines(f"{target}.add_module", Call("", (Item(f'f"{pattern}"'), Item("block"))), depth=depth),
-        ]
+        added = [*lines("block = ", use, depth=depth), *lines("", language.added(target, pattern, "block"), depth=depth)]
     return [*added, *(INDENT * depth + text for text in after)]
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from porter.frameworks.torch.code.tree import Again, Body, Part
-from porter.frameworks.torch.spellings import FUNCTIONS, Layer
+from porter.frameworks.code.language import Layer
+from porter.frameworks.code.tree import Again, Body, Part
 from porter.graph.blocks.arguments import Value
 from porter.graph.blocks.kinds import Unlike, merged
 
-CHAIN = "chain"
+CHAIN, ROW = "chain", "row"
+"""Kinds of parts that are modules one after the other, with names or without."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,11 @@ ClassUses = Mapping[str, ClassUse]
 """By the path of the block's use."""
 
 
-def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
+def unify(bodies: Mapping[int, Body], classes: ClassUses, functions: Collection[str]) -> Template:
     """One template for the uses `bodies` of a block.
+
+    Args:
+        functions: kinds that stand for themselves in every use (Language.functions).
 
     Raises:
         Unlike: their parts have different orders, or inputs that no condition tells apart.
@@ -94,7 +98,7 @@ def unify(bodies: Mapping[int, Body], classes: ClassUses) -> Template:
     parts = []
     for name in order:
         here = {use: parts_of[name] for use, parts_of in by_name.items() if name in parts_of}
-        parts.append((name, _again(here, len(bodies)), _alternatives(here, classes)))
+        parts.append((name, _again(here, len(bodies)), _alternatives(here, classes, functions)))
         flow.add(name, here)
     outputs = zip(*(body.outputs for body in bodies.values()), strict=True)
     ends = tuple(flow.edge(dict(zip(bodies, sources, strict=True))) for sources in outputs)
@@ -134,7 +138,9 @@ def _kind(part: Part, classes: ClassUses) -> str:
         return content.kind
     if isinstance(content, Again):
         return f"{content.part} again"
-    return CHAIN if content.block is None else classes[content.path].name
+    if content.block is None:
+        return ROW if content.row else CHAIN
+    return classes[content.path].name
 
 
 def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
@@ -147,20 +153,20 @@ def _merged_order(orders: Sequence[Sequence[str]]) -> list[str]:
     return found
 
 
-def _alternatives(parts: Mapping[int, Part], classes: ClassUses) -> tuple[Alternative, ...]:
+def _alternatives(parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]) -> tuple[Alternative, ...]:
     kinds: dict[str, list[int]] = {}
     for use, part in parts.items():
         kinds.setdefault(_kind(part, classes), []).append(use)
-    if len(kinds) > 1 and not kinds.keys().isdisjoint(FUNCTIONS):
+    if len(kinds) > 1 and not kinds.keys().isdisjoint(functions):
         raise Unlike
-    return tuple(_alternative(kind, {use: parts[use] for use in uses}, classes) for kind, uses in kinds.items())
+    return tuple(_alternative(kind, {use: parts[use] for use in uses}, classes, functions) for kind, uses in kinds.items())
 
 
-def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses) -> Alternative:
+def _alternative(kind: str, parts: Mapping[int, Part], classes: ClassUses, functions: Collection[str]) -> Alternative:
     at = tuple(parts)
-    if kind == CHAIN:
+    if kind in (CHAIN, ROW):
         bodies = {use: chain for use, part in parts.items() if (chain := _chain(part)) is not None}
-        return Alternative(kind, at, {}, unify(bodies, classes).parts)
+        return Alternative(kind, at, {}, unify(bodies, classes, functions).parts)
     values: dict[str, dict[int, Value]] = {}
     for use, part in parts.items():
         content = part.content

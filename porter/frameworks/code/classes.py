@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from porter.frameworks.torch.code.forward import Forward
-from porter.frameworks.torch.code.runs import SHORTEST, Run, find_runs, whole_run
-from porter.frameworks.torch.code.signatures import DEFAULTS, NORM_DEFAULTS, NORMS, OWN_LAYERS, POSITIONAL
-from porter.frameworks.torch.code.template import CHAIN, Alternative, Edge, Template, TemplatePart
-from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, call, comment, expressed, lines, literal
-from porter.frameworks.torch.code.tree import Body
-from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, Layer
+from porter.frameworks.code.forward import Forward
+from porter.frameworks.code.language import Language, Layer
+from porter.frameworks.code.runs import SHORTEST, Run, find_runs, whole_run
+from porter.frameworks.code.template import CHAIN, ROW, Alternative, Edge, Template, TemplatePart
+from porter.frameworks.code.text import INDENT, Call, Choice, Expression, Item, call, comment, expressed, lines, literal, spelled
+from porter.frameworks.code.tree import Body
 from porter.graph.blocks.arguments import Arguments, Vector
-
-_IDENTITY = "nn.Identity()"
 
 
 @dataclass(frozen=True)
@@ -44,11 +41,13 @@ class Known:
     """What the text above a class defines.
 
     Attributes:
+        language: how it says layers.
         classes: those of nested blocks, by name.
         norms: kinds of batch norms that have a name of their own, with the texts of the arguments that the name includes.
         stages: calls that build the rows of a module that is used once, by the row's name.
     """
 
+    language: Language
     classes: Classes
     norms: Mapping[str, Mapping[str, str]]
     stages: Mapping[str, Call] = field(default_factory=dict)
@@ -72,15 +71,17 @@ def write_class(
         writer = _Writer(template, given, known, {product: local})
         writer.body.insert(0, f"{INDENT * 2}{local} = {product}")
     parameters = _parameters(writer.arguments.used(), defaults)
+    language, runs = known.language, {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs}
     signature = ["self", *(p.name if p.default is None else f"{p.name}={p.default}" for p in parameters)]
-    forward = Forward(template, writer.flags, {run.names[0]: (run.names, run.pattern, run.numbers) for run in writer.runs})
+    signature += ["*", *language.passed] if language.passed else []
+    forward = Forward(language, template, writer.flags, runs, writer.inlined)
     written = [
-        f"class {name}(nn.Module):",
+        f"class {name}({language.module}):",
         *lines("def __init__", Call("", tuple(map(Item, signature))), ":", depth=1),
-        f"{INDENT * 2}super().__init__()",
-        *writer.body,
+        *(f"{INDENT * 2}{line}" for line in language.begin),
+        *(writer.body or [f"{INDENT * 2}pass"] if not language.begin else writer.body),
         "",
-        f"{INDENT}def forward({', '.join(['self', *template.variables.values()])}):",
+        f"{INDENT}def {language.method}({', '.join(['self', *template.variables.values()])}):",
         *entry,
         *forward.statements(),
     ]
@@ -116,6 +117,7 @@ class _Writer:
         self.arguments = Arguments(given, literal, products)
         self.flags: dict[tuple[str | None, int | None], str] = {}
         self.runs: list[Run] = []
+        self.inlined: dict[str, Mapping[str, Expression]] = {}
         self.body: list[str] = []
         single = template.uses == 1
         root_runs = find_runs(template.parts, known.classes, template.outputs) if single else []
@@ -124,12 +126,15 @@ class _Writer:
         containers: set[str] = set()
         for part in _owners_first(template.parts):
             run = inside.get(part.name)
-            if part.again is None:
+            texts = self._inlined(part)
+            if texts is not None:
+                self.inlined[part.name] = texts
+            if part.again is None and texts is None:
                 self._containers(part.name, containers)
             if run is None:
                 self._part(part, single)
             elif run.names[0] == part.name:
-                self.body += run.lines("self", self._use)
+                self.body += run.lines(known.language, "self", self._use)
             for number, edge in enumerate(part.inputs):
                 self._flag(edge, part.name, number)
         for number, edge in enumerate(template.outputs):
@@ -140,9 +145,23 @@ class _Writer:
         for depth in range(1, len(parents) + 1):
             container = ".".join(parents[:depth])
             if container not in containers:
-                self.body.append(f"{INDENT * 2}self.{container} = nn.Module()")
+                self.body.append(f"{INDENT * 2}self.{container} = {self.known.language.module}()")
                 containers.add(container)
         containers.add(name if not parents else f"{'.'.join(parents)}.{own}")
+
+    def _inlined(self, part: TemplatePart) -> Mapping[str, Expression] | None:
+        """The arguments of a part that its `forward` says itself; None of another part."""
+        language = self.known.language
+        if language.inline is None or part.again is not None:
+            return None
+        first, *others = part.alternatives
+        own = first.kind in (CHAIN, ROW, *self.known.classes, *language.with_tensors, *language.functions)
+        called_again = any(other.again == part.name for other in self.template.parts)
+        varies = others or any(len(set(vector.values())) > 1 for vector in first.arguments.values())
+        absent = len(part.at) < self.template.uses
+        if own or first.why or called_again or varies or absent:
+            return None
+        return {slot: spelled(next(iter(vector.values()))) for slot, vector in first.arguments.items()}
 
     def _flag(self, edge: Edge, name: str | None, number: int) -> None:
         if edge.other is None:
@@ -158,10 +177,10 @@ class _Writer:
         self.body.append(f"{INDENT * 2}self.{flag} = {self.arguments.condition(here, flag)}")
 
     def _part(self, part: TemplatePart, single: bool) -> None:
-        if part.again is not None:
+        if part.again is not None or part.name in self.inlined:
             return
         everywhere = len(part.at) == self.template.uses
-        functions = [alternative for alternative in part.alternatives if alternative.kind in FUNCTIONS]
+        functions = [alternative for alternative in part.alternatives if alternative.kind in self.known.language.functions]
         if functions:
             if not everywhere:
                 flag = "residual" if functions[0].kind == "add" else f"with_{part.name.replace('.', '_')}"
@@ -170,11 +189,12 @@ class _Writer:
         if part.name in self.known.stages:
             self.body += lines(f"self.{part.name} = ", self.known.stages[part.name], depth=2)
             return
-        if single and part.alternatives[0].kind == CHAIN:
+        language = self.known.language
+        if single and part.alternatives[0].kind in (CHAIN, ROW):
             run = whole_run(part.alternatives[0].parts, self.known.classes)
             if run is not None and len(run.names) >= SHORTEST:
-                self.body.append(f"{INDENT * 2}self.{part.name} = nn.Sequential()")
-                self.body += run.lines(f"self.{part.name}", self._use)
+                self.body.append(f"{INDENT * 2}self.{part.name} = {language.row}")
+                self.body += run.lines(language, f"self.{part.name}", self._use)
                 return
         rest = set(range(self.template.uses))
         word = "if"
@@ -195,11 +215,12 @@ class _Writer:
             self.body += lines(f"self.{part.name} = ", value, depth=3)
             rest, word = left, "elif"
         if rest:
-            self.body += [f"{INDENT * 2}else:", f"{INDENT * 3}self.{part.name} = {_IDENTITY}"]
+            self.body += [f"{INDENT * 2}else:", f"{INDENT * 3}self.{part.name} = {language.identity}"]
 
     def _value(self, alternative: Alternative, owner: str) -> Expression:
-        if alternative.kind == CHAIN:
-            return Call("chain", tuple(self._member(member, alternative.at, owner) for member in alternative.parts))
+        if alternative.kind in (CHAIN, ROW):
+            members = tuple(self._member(member, alternative.at, owner) for member in alternative.parts)
+            return self.known.language.chained(members, alternative.kind == ROW)
         texts = {slot: expressed(self.arguments, slot, vector, owner) for slot, vector in alternative.arguments.items()}
         return self._call(alternative.kind, texts)
 
@@ -217,62 +238,52 @@ class _Writer:
             choices.append((value, self.arguments.condition(here, f"with_{part.name}", part.name)))
             rest = left
         else:
-            value = _IDENTITY
+            value = self.known.language.identity
         for yes, condition in reversed(choices):
             value = Choice(yes, condition, value)
         return Item(value, part.name, why)
 
     def _use(self, kind: str, texts: Mapping[str, Expression]) -> Call:
-        return use_of(self.known.classes[kind], texts)
+        return use_of(self.known.classes[kind], texts, self.known.language)
 
-    def _call(self, kind: str, texts: Mapping[str, Expression]) -> Call:
-        if kind in GLOBAL_POOLS:
-            return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
+    def _call(self, kind: str, texts: Mapping[str, Expression]) -> Expression:
         if kind in self.known.classes:
             return self._use(kind, texts)
-        defaults = {slot: literal(value) for slot, value in DEFAULTS.get(kind, {}).items()}
-        first = POSITIONAL.get(kind, ())
-        if texts.get("stride") == "stride" and first[-1:] == ("kernel_size",):
-            first = (*first, "stride")
-        own = self.known.norms.get(kind, {})
-        if own and all(texts[slot] == text for slot, text in own.items()):
-            defaults, head = {**defaults, **own}, kind
-        else:
-            head = kind if kind in OWN_LAYERS else f"nn.{kind}"
-        named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
-        return call(head, *(texts[slot] for slot in first), **named)
+        shared = self.known.norms.get(kind, {})
+        if shared and all(texts[slot] == text for slot, text in shared.items()):
+            rest = {slot: text for slot, text in texts.items() if slot not in shared}
+            return self.known.language.made(kind, rest, self.known.language.norms[kind].name)
+        return self.known.language.made(kind, texts, None)
 
 
-def use_of(found: Class, texts: Mapping[str, Expression]) -> Call:
+def use_of(found: Class, texts: Mapping[str, Expression], language: Language) -> Call:
     """The call that makes a module of a generated class, from the text of each argument."""
     positional = [texts[p.name] for p in found.parameters if p.default is None]
     named = {p.name: texts[p.name] for p in found.parameters if p.default not in (None, texts[p.name])}
-    return call(found.name, *positional, **named)
+    made = call(found.name, *positional, **named)
+    return replace(made, items=(*made.items, *language.passed_on))
 
 
-def recurring_norms(tree: Body) -> dict[str, dict[str, str]]:
+def recurring_norms(tree: Body, language: Language) -> dict[str, dict[str, str]]:
     """Kinds of batch norms with an epsilon and a momentum that the text would state in several places, with these arguments."""
-    places = {(layer.kind, _norm_arguments(layer)): set[tuple[str | None, ...]]() for layer, _ in _norms(tree, ())}
-    for layer, place in _norms(tree, ()):
-        places[layer.kind, _norm_arguments(layer)].add(place)
+    places: dict[tuple[str, tuple[tuple[str, str], ...]], set[tuple[str | None, ...]]] = {}
+    for layer, place in _norms(tree, (), language):
+        shared = tuple((slot, str(literal(layer.arguments[slot]))) for slot in language.norms[layer.kind].shared)
+        places.setdefault((layer.kind, shared), set()).add(place)
     found: dict[str, dict[str, str]] = {}
     for (kind, arguments), where in sorted(places.items(), key=lambda item: len(item[1])):
-        stated = {slot: text for slot, text in arguments if literal(NORM_DEFAULTS[slot]) != text}
+        stated = {slot: text for slot, text in arguments if literal(language.norms[kind].shared[slot]) != text}
         if len(where) > 1 and stated:
             found[kind] = stated
     return found
 
 
-def _norms(body: Body, place: tuple[str | None, ...]) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
+def _norms(body: Body, place: tuple[str | None, ...], language: Language) -> Iterator[tuple[Layer, tuple[str | None, ...]]]:
     """The batch norms in a module, each with the block and the name under which the text makes it."""
     for part in body.parts:
         if isinstance(part.content, Layer):
-            if part.content.kind in NORMS:
+            if part.content.kind in language.norms:
                 yield part.content, (*place, part.name)
         elif isinstance(part.content, Body):
             block = part.content.block
-            yield from _norms(part.content, (*place, part.name) if block is None else (block,))
-
-
-def _norm_arguments(layer: Layer) -> tuple[tuple[str, str], ...]:
-    return tuple((slot, str(literal(layer.arguments[slot]))) for slot in ("eps", "momentum"))
+            yield from _norms(part.content, (*place, part.name) if block is None else (block,), language)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from porter.frameworks.torch.code.runs import Run, added
-from porter.frameworks.torch.code.text import INDENT, Call, Choice, Expression, Item, expressed, lines, literal
+from porter.frameworks.code.language import Language
+from porter.frameworks.code.runs import Run, added
+from porter.frameworks.code.text import INDENT, Call, Choice, Expression, Item, expressed, lines, literal
 from porter.graph.blocks.arguments import Arguments, Value, Vector
 
 
@@ -20,20 +21,19 @@ class Stages:
 
 
 def write_stages(
-    name: str, runs: Mapping[str, Run], taken: frozenset[str], call: Callable[[str, Mapping[str, Expression]], Call]
+    name: str, runs: Mapping[str, Run], language: Language, call: Callable[[str, Mapping[str, Expression]], Call]
 ) -> Stages | None:
     """The function `name` for the rows `runs`, whose parts have the same class and names. None where it would not be simple: only
     the first or the last part of a row may differ.
 
     Args:
-        taken: names that an argument cannot have.
         call: writes a use of the class from the text of its arguments.
     """
     rows = dict(enumerate(runs.values()))
     first = rows[0]
     constant = [key for key in first.parameters if all(len({use[key] for use in run.arguments}) == 1 for run in rows.values())]
     count = first.pattern.removesuffix("{index}") + "s"
-    if not count.isidentifier() or count in taken | set(first.parameters):
+    if not count.isidentifier() or count in language.taken | language.imported | set(first.parameters):
         return None
     given: dict[str, Vector] = {
         key: {row: run.arguments[0][key] for row, run in rows.items()} for key in first.parameters if key in (*constant, "channels")
@@ -52,13 +52,13 @@ def write_stages(
     used = arguments.used()
     return Stages(
         (
-            *lines(f"def {name}", Call("", tuple(map(Item, used))), ":"),
-            f"{INDENT}row = nn.Sequential()",
+            *lines(f"def {name}", Call("", tuple(map(Item, [*used, *language.passed]))), ":"),
+            f"{INDENT}row = {language.row}",
             f"{INDENT}for index in range({f'{first.start}, ' if first.start else ''}{_shifted(length, first.start)}):",
-            *added("row", first.pattern, call(first.kind, texts), [], 2),
+            *added(language, "row", first.pattern, call(first.kind, texts), [], 2),
             f"{INDENT}return row",
         ),
-        {row: _call(name, {key: vector[number] for key, vector in used.items()}) for number, row in enumerate(runs)},
+        {row: _call(name, {key: vector[number] for key, vector in used.items()}, language) for number, row in enumerate(runs)},
     )
 
 
@@ -102,9 +102,8 @@ def _shifted(number: Expression, by: int) -> str:
     return f"{number} {'+' if by > 0 else '-'} {abs(by)}" if by else str(number)
 
 
-def _call(name: str, values: Mapping[str, Value]) -> Call:
+def _call(name: str, values: Mapping[str, Value], language: Language) -> Call:
     """The first argument, or `channels` and the next, by its place, the others by name."""
     places = 2 if "channels" in values else 1
-    return Call(
-        name, tuple(Item(literal(value), key if place >= places else "") for place, (key, value) in enumerate(values.items()))
-    )
+    given = (Item(literal(value), key if place >= places else "") for place, (key, value) in enumerate(values.items()))
+    return Call(name, (*given, *language.passed_on))

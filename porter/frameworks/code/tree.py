@@ -10,27 +10,13 @@ from keyword import iskeyword
 
 from porter.base.errors import GraphError
 from porter.filegraph.names import Names
-from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, MAP_OF_FEATURES, WITH_TENSORS, Layer
-from porter.frameworks.torch.steps import Step
+from porter.frameworks.code.language import Language, Layer, Step
 from porter.graph import INPUT, Graph, Scope
 
 ENTRY = ""
 """The name of a body's own input among its parts. A further input of the whole model has the name of its argument behind `=`, which
 no part's name begins with."""
 _ARGUMENT = "="
-_RESERVED = frozenset({"x", "self", "torch", "nn", "F", "index"})
-
-
-# What nn.Module has already: a part of that name would hide it. tests/unit/frameworks/torch/test_code.py compares with torch.
-_OF_MODULES = (
-    "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval extra_repr "
-    "float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "
-    "named_children named_modules named_parameters parameters register_backward_hook register_buffer register_forward_hook "
-    "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook "
-    "register_load_state_dict_pre_hook register_module register_parameter register_state_dict_post_hook "
-    "register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory state_dict to to_empty train training "
-    "type xpu zero_grad"
-)
 
 
 @dataclass(frozen=True)
@@ -60,6 +46,7 @@ class Body:
         outputs: the names of the parts that give them; only the whole model may have several.
         block: the name of its block in the recipe; without one it is a chain.
         further: arguments of the whole model after its first, by the path of each.
+        row: it is numbered uses of one block, which have places and no names.
     """
 
     path: str
@@ -69,6 +56,7 @@ class Body:
     block: str | None = None
     arguments: Mapping[str, object] | None = None
     further: Mapping[str, str] = field(default_factory=dict)
+    row: bool = False
 
     @property
     def variables(self) -> dict[str, str]:
@@ -83,40 +71,40 @@ class Body:
                 yield from part.content.bodies()
 
 
-def make_tree(graph: Graph, steps: Sequence[Step]) -> Body:
+def make_tree(graph: Graph, steps: Sequence[Step], language: Language) -> Body:
     """The whole model. A container with several inputs or outputs is not a module: its members become its parent's. So do those of
     which one is called elsewhere too, unless the whole container is.
 
     Raises:
-        GraphError: part of a path is no Python name, or a name that nn.Module has already.
+        GraphError: part of a path is no Python name, or a name that modules have already.
     """
     for step in steps:
-        wrong = [name for name in step.path.split("/") if not name.isidentifier() or iskeyword(name) or name in _OF_MODULES.split()]
+        wrong = [name for name in step.path.split("/") if not name.isidentifier() or iskeyword(name) or name in language.of_modules]
         if wrong:
-            message = f"model.py needs paths of Python names that torch modules do not use, got '{wrong[0]}'"
+            message = f"model.py needs paths of Python names that {language.module} does not use, got '{wrong[0]}'"
             raise GraphError(message, where=step.path, next="rename the step")
-    kept = _without_reshapes(graph, steps)
-    body = _Nesting(graph, kept).body("", kept, INPUT, graph.outputs)
-    return replace(body, block="model", arguments={}, further=_further(graph))
+    kept = _without_reshapes(graph, steps, language)
+    body = _Nesting(graph, kept, language).body("", kept, INPUT, graph.outputs)
+    return replace(body, block="model", arguments={}, further=_further(graph, language))
 
 
-def _further(graph: Graph) -> dict[str, str]:
+def _further(graph: Graph, language: Language) -> dict[str, str]:
     """The arguments of a model's inputs after its first, by path."""
-    taken = Names(_RESERVED)
+    taken = Names(language.reserved | {"x"})
     return {each.path: taken.take(each.path.replace("/", "_")) for each in graph.further_inputs}
 
 
-def _without_reshapes(graph: Graph, steps: Sequence[Step]) -> list[Step]:
+def _without_reshapes(graph: Graph, steps: Sequence[Step], language: Language) -> list[Step]:
     """The steps without those that make a map of a global pool's features again, if nothing else reads these: the pool keeps it."""
     by_path, reads = {step.path: step for step in steps}, Counter(graph.outputs)
     reads.update(source for step in steps for source in step.inputs)
     pools = {
         step.path: step.inputs[0]
         for step in steps
-        if step.layer == MAP_OF_FEATURES and step.path not in graph.outputs and reads[step.inputs[0]] == 1
-        if step.inputs[0] in by_path and by_path[step.inputs[0]].layer.kind in GLOBAL_POOLS
+        if step.layer == language.of_map and step.path not in graph.outputs and reads[step.inputs[0]] == 1
+        if step.inputs[0] in by_path and by_path[step.inputs[0]].layer.kind in language.kept
     }
-    kept = {pool: Layer(GLOBAL_POOLS[by_path[pool].layer.kind], {"output_size": 1}) for pool in pools.values()}
+    kept = {pool: language.kept[by_path[pool].layer.kind] for pool in pools.values()}
     return [
         replace(step, layer=kept.get(step.path, step.layer), inputs=tuple(pools.get(path, path) for path in step.inputs))
         for step in steps
@@ -137,10 +125,11 @@ class _Placed:
 
 
 class _Nesting:
-    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Step], language: Language) -> None:
+        self.language = language
         self.scopes: dict[str, Scope] = {scope.path: scope for scope in graph.scopes}
         self.single = _in_one_place(self.scopes)
-        self.arguments = {path: f"{_ARGUMENT}{name}" for path, name in _further(graph).items()}
+        self.arguments = {path: f"{_ARGUMENT}{name}" for path, name in _further(graph, language).items()}
         self.places = {step.path: place for place, step in enumerate(steps)}
         self.steps = {step.path: step for step in steps}
         self.inside: dict[str, list[Step]] = {}
@@ -203,15 +192,21 @@ class _Nesting:
             first = self._module(called, self.inside[called])
             return first and _Placed("", path, Again(called), (source,), output, place)
         body = self.body(f"{path}/", steps, source, outputs)
-        scope, chain = self.scopes.get(path), _is_chain(body)
-        if scope is not None and not _is_row(body) and not (chain and scope.block in self.single):
+        scope, chain, row = self.scopes.get(path), _is_chain(body, self.language), _is_row(body, self.language)
+        if scope is not None and not row and not (chain and scope.block in self.single):
             body = replace(body, block=scope.block, arguments=scope.arguments)
         elif not chain:
             return None
-        elif len(body.parts) == 1 and _has_no_tensors(body.parts[0].content):
+        elif len(body.parts) == 1 and self._has_no_tensors(body.parts[0].content):
             part = body.parts[0]
             return _Placed("", path, part.content, (source,), output, place)
+        else:
+            body = replace(body, row=row and self.language.rows and _is_numbered(body))
         return _Placed("", path, body, (source,), output, place)
+
+    def _has_no_tensors(self, content: Layer | Body | Again) -> bool:
+        """Whether the names of its tensors are the same with and without a module around it."""
+        return isinstance(content, Layer) and content.kind not in self.language.with_tensors
 
     def _called(self, path: str, steps: Sequence[Step]) -> str | None:
         """The container whose module `steps`, those of the container `path`, are a call of: its own where none of its layers is
@@ -261,22 +256,24 @@ def _in_one_place(scopes: Mapping[str, Scope]) -> set[str]:
     return {block for block, found in places.items() if len(found) == 1 and all(outer is not None for outer, _ in found)}
 
 
-def _has_no_tensors(content: Layer | Body | Again) -> bool:
-    """Whether the names in a state_dict are the same with and without a module around it."""
-    return isinstance(content, Layer) and content.kind not in WITH_TENSORS
-
-
-def _is_chain(body: Body) -> bool:
+def _is_chain(body: Body, language: Language) -> bool:
     before = ENTRY
     for part in body.parts:
-        function = isinstance(part.content, Again) or (isinstance(part.content, Layer) and part.content.kind in FUNCTIONS)
+        function = isinstance(part.content, Again) or (isinstance(part.content, Layer) and part.content.kind in language.functions)
         if part.inputs != (before,) or function or "." in part.name:
             return False
         before = part.name
     return body.outputs == (before,)
 
 
-def _is_row(body: Body) -> bool:
+def _is_row(body: Body, language: Language) -> bool:
     """Whether it is uses of one block, one after the other; one class for rows of several lengths would have absent units."""
     blocks = {part.content.block if isinstance(part.content, Body) else None for part in body.parts}
-    return len(body.parts) > 1 and len(blocks) == 1 and None not in blocks and _is_chain(body)
+    return len(body.parts) > 1 and len(blocks) == 1 and None not in blocks and _is_chain(body, language)
+
+
+def _is_numbered(body: Body) -> bool:
+    """Whether its parts are `unit1`, `unit2` and so on, or begin with 0."""
+    names = [part.name for part in body.parts]
+    word = names[0][:-1]
+    return any(names == [f"{word}{start + place}" for place in range(len(names))] for start in (0, 1))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
 
-from porter.frameworks.torch.code.template import Edge, Template, TemplatePart
-from porter.frameworks.torch.code.text import WIDTH, Call, Choice, Expression, Item, call, flat, lines, tuple_lines
-from porter.frameworks.torch.spellings import FUNCTIONS, OF_NUMBERS, REDUCTIONS
+from porter.frameworks.code.language import Language
+from porter.frameworks.code.template import Edge, Template, TemplatePart
+from porter.frameworks.code.text import WIDTH, Call, Choice, Expression, call, flat, lines, tuple_lines
 
-_OPERATORS = {"add": " + ", "multiply": " * ", "divide": " / "}
+OPERATORS = {"add": " + ", "multiply": " * ", "divide": " / "}
+"""Functions that are written between their values."""
 _NESTED = 3
 """How many calls are nested in one statement."""
-_RESERVED = frozenset({"self", "torch", "nn", "F", "index"})
 
 
 class Forward:
@@ -23,16 +22,19 @@ class Forward:
         flags: attribute names of conditions. The key is (name, None) for a part that some uses lack, and (name, number) for an
             input that differs; the output's name is None.
         runs: first part of a loop to the names of its parts, their pattern `block{index}` and the range.
+        inlined: names of parts that are said where they are applied, with the texts of their arguments.
     """
 
     def __init__(
         self,
+        language: Language,
         template: Template,
         flags: Mapping[tuple[str | None, int | None], str],
         runs: Mapping[str, tuple[Sequence[str], str, str]],
+        inlined: Mapping[str, Mapping[str, Expression]],
     ) -> None:
-        self.template, self.flags, self.runs = template, flags, runs
-        self.joins = any(_function(part) == "concat" for part in template.parts)
+        self.language, self.template, self.flags, self.runs, self.inlined = language, template, flags, runs, inlined
+        self.joins = any(self._function(part) == "concat" for part in template.parts)
         self.readers: dict[str, list[TemplatePart | None]] = {}  # of each part; None reads the outputs
         for reader, edges in (*((part, part.inputs) for part in template.parts), (None, template.outputs)):
             for source in {source for edge in edges for source in edge.sources}:
@@ -62,16 +64,16 @@ class Forward:
                     variable = self._fresh(part, live)
                     self.written.append(f"        {variable} = {variables[source]}")
                 self.written.append(f"        for index in {numbers}:")
-                self.written.append(f'            {variable} = self.get_submodule(f"{template_name}")({variable})')
+                self.written.append(f"            {variable} = {self.language.got(template_name)}({variable})")
                 variables[names[-1]] = variable
                 continue
             variable = variables[source]
             beside = self.joins and variable == "x" and bool(live)
-            if variable in live or beside or len(part.inputs[0].sources) > 1 or _function(part) == "concat":
+            if variable in live or beside or len(part.inputs[0].sources) > 1 or self._function(part) == "concat":
                 variable = self._fresh(part, live)
-            nests = pending is not None and _is_module(part) and len(part.inputs) == 1 and part.inputs[0].other is None
+            nests = pending is not None and self._function(part) is None and len(part.inputs) == 1 and part.inputs[0].other is None
             if nests and pending is not None and variables[source] == pending[0] == variable and pending[2] < _NESTED:
-                nested = call(f"self.{part.again or part.name}", pending[1])
+                nested = self._called(part, [pending[1]])
                 if len(f"        return {flat(nested)}") <= WIDTH:
                     pending = variable, nested, pending[2] + 1
                     variables[part.name] = variable
@@ -101,7 +103,8 @@ class Forward:
         full = part.name.replace(".", "_")
         ordinary = ["gate"] if self._is_gate(part) else []
         ordinary += [] if self.joins or len(part.inputs[0].sources) > 1 else ["out", "x"]
-        candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in _RESERVED | live]
+        taken = self.language.reserved | live
+        candidates = [name for name in [*ordinary, short, full] if name.isidentifier() and name not in taken]
         name = candidates[0] if candidates else f"{full}_"
         while name in live:
             name += "_"
@@ -113,18 +116,26 @@ class Forward:
             reader, *others = self.readers.get(part.name, [None])
             if reader is None or others:
                 return False
-            if _function(reader) is not None:
-                return _function(reader) == "multiply"
+            if self._function(reader) is not None:
+                return self._function(reader) == "multiply"
             part = reader
 
     def _expression(self, part: TemplatePart, variables: Mapping[str, str]) -> Expression:
         inputs = [self._edge(edge, (part.name, number), variables) for number, edge in enumerate(part.inputs)]
-        function = _function(part)
+        function = self._function(part)
         if function is None:
-            return call(f"self.{part.again or part.name}", *inputs)
-        joined = _applied(function, inputs)
+            return self._called(part, inputs)
+        joined = self.language.applied(function, inputs)
         flag = self.flags.get((part.name, None))
         return joined if flag is None else Choice(joined, f"self.{flag}", inputs[part.through or 0])
+
+    def _called(self, part: TemplatePart, inputs: Sequence[Expression]) -> Expression:
+        if part.name in self.inlined and self.language.inline is not None:
+            return self.language.inline(part.alternatives[0].kind, self.inlined[part.name], inputs)
+        return call(f"self.{part.again or part.name}", *inputs)
+
+    def _function(self, part: TemplatePart) -> str | None:
+        return next((each.kind for each in part.alternatives if each.kind in self.language.functions), None)
 
     def _summed(
         self, part: TemplatePart, variables: Mapping[str, str], pending: tuple[str, Expression, int] | None, live: set[str]
@@ -132,7 +143,7 @@ class Forward:
         """A sum with the call that is not written yet as one of its terms, if nothing else reads that call."""
         sources = [edge.source for edge in part.inputs if edge.other is None]
         mine = [source for source in sources if pending is not None and variables[source] == pending[0]]
-        plain = _function(part) in _OPERATORS and (part.name, None) not in self.flags and len(sources) == len(part.inputs)
+        plain = self._function(part) in OPERATORS and (part.name, None) not in self.flags and len(sources) == len(part.inputs)
         if pending is None or not plain or len(mine) != 1 or pending[0] in live or not isinstance(pending[1], Call):
             return None
         term = flat(pending[1])
@@ -143,28 +154,3 @@ class Forward:
         if edge.other is None:
             return variables[edge.source]
         return Choice(variables[edge.source], f"self.{self.flags[key]}", variables[edge.other])
-
-
-def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
-    """A function of FUNCTIONS applied to values."""
-    if function == "concat":
-        return Call("torch.cat", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("1")))
-    if function in OF_NUMBERS:
-        return call(f"torch.{function}", inputs[0])
-    if function in ("maximum", "minimum"):
-        return reduce(partial(call, f"torch.{function}"), inputs)
-    texts = [f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs]
-    if function in _OPERATORS:
-        return _OPERATORS[function].join(texts)
-    method, dim = REDUCTIONS[function]
-    if method == "norm":  # its first argument is the order
-        return call(f"{texts[0]}.{method}", dim=str(dim), keepdim="True")
-    return call(f"{texts[0]}.{method}", str(dim), keepdim="True")
-
-
-def _function(part: TemplatePart) -> str | None:
-    return next((alternative.kind for alternative in part.alternatives if alternative.kind in FUNCTIONS), None)
-
-
-def _is_module(part: TemplatePart) -> bool:
-    return _function(part) is None

@@ -1,0 +1,190 @@
+"""A plan as a list of a framework's layers, from which a model is built; and how the framework's code says them, for model.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from porter.base.errors import PaddingError
+from porter.frameworks.code.text import Call, Expression, Item
+from porter.graph import INPUT, Node, Op, Shape, shapes
+from porter.graph.blocks.arguments import Value
+from porter.graph.plan import Plan
+from porter.padding import ANY, Front, Realisation, Site
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A call that makes a layer: the framework's class or function, or one of porter's own that model.py has a copy of.
+
+    Attributes:
+        arguments: all that matter, also those at their defaults, under the framework's keyword names.
+        why: a comment for the reader of model.py.
+    """
+
+    kind: str
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A layer at its place. `path` is the node's path; for a pad layer, the path of its node followed by `_pad`.
+
+    Attributes:
+        shares: the path of the step whose module is called here too.
+    """
+
+    path: str
+    layer: Layer
+    inputs: tuple[str, ...]
+    shares: str | None = None
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """Each op as a layer.
+
+    Attributes:
+        framework: its name in comments.
+        plain: for an input of some shape.
+        windowed: for an input of so many channels and a realisation; a pad layer stands before it if the realisation has one and
+            does not correct an average.
+        pad: a pad layer, with the reader's reason for it.
+    """
+
+    framework: str
+    plain: Mapping[type[Op], Callable[[Any, Shape], Layer]]
+    windowed: Mapping[type[Op], Callable[[Any, int, Realisation], Layer]]
+    pad: Callable[[Front, Site, str], Layer]
+
+    def steps(self, plan: Plan) -> list[Step]:
+        """The layers of a plan in the order of its graph. Each pad layer is a step of its own.
+
+        Raises:
+            PaddingError: the plan was made for another framework.
+        """
+        known = shapes(plan.graph, ANY)
+        taken = set(known)
+        steps: list[Step] = []
+        for node in plan.graph.nodes:
+            source, inputs = known[node.inputs[0]], node.inputs
+            realisation = plan.realisations.get(node.path)
+            if realisation is None:
+                layer = self._plain(node, source)
+            else:
+                try:
+                    layer = self.windowed[type(node.op)](node.op, source[0] or 0, realisation)
+                except PaddingError as error:
+                    raise PaddingError(error.message, where=node.path) from None
+                why = realisation.why.replace("the destination", self.framework)
+                if realisation.counted is not None:
+                    layer = replace(layer, why=why)
+                elif realisation.front is not None and node.op.site is not None:
+                    pad = _free(f"{node.path}_pad", taken)
+                    steps.append(Step(pad, self.pad(realisation.front, node.op.site, why), inputs))
+                    inputs = (pad,)
+            steps.append(Step(node.path, layer, inputs, node.shares))
+        return [_noted(step, plan.notes) for step in steps]
+
+    def _plain(self, node: Node, source: Shape) -> Layer:
+        if type(node.op) not in self.plain:
+            raise PaddingError(f"the plan does not say how to pad {node.op.words}", where=node.path)
+        return self.plain[type(node.op)](node.op, source)
+
+
+def _noted(step: Step, notes: Mapping[str, str]) -> Step:
+    """With what code says at its node; what is said of the input stands at what reads it."""
+    said = [notes[path] for path in (step.path, *(path for path in step.inputs if path == INPUT)) if path in notes]
+    return replace(step, layer=replace(step.layer, why="; ".join(filter(None, (step.layer.why, *said))))) if said else step
+
+
+def _free(path: str, taken: set[str]) -> str:
+    while path in taken:
+        path += "_"
+    taken.add(path)
+    return path
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A kind of batch norm that has a name of its own where several places share the arguments `shared`.
+
+    Attributes:
+        name: in the text.
+        maker: the framework's.
+        shared: arguments with their defaults.
+    """
+
+    name: str
+    maker: str
+    shared: Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Language:
+    """How the code of a framework says layers, modules and their calls.
+
+    Attributes:
+        module: the class that modules extend.
+        begin: the lines with which a constructor begins.
+        method: what a call of a module runs.
+        identity: a layer that changes nothing.
+        row: an empty row of modules.
+        imported: names that the text imports.
+        taken: other names that it uses itself.
+        of_modules: names that every module has; a part of that name would hide them.
+        rows: whether numbered uses of a block, one after the other, are a list without names.
+        given: an argument that every constructor takes by name and passes on.
+        functions: kinds that are said where they are applied, and have no arguments.
+        with_tensors: kinds that hold tensors.
+        of_map: the layer that makes a map of features.
+        kept: by kind of a global pool, the one that keeps its map.
+        norms: kinds of batch norms by the names that they get where several places share some arguments, with these arguments'
+            defaults.
+        applied: one of `functions` applied to values.
+        made: what makes a layer of a kind from the text of each argument; of a norm under a name, without those that it includes.
+        chained: what makes a chain of layers, whose items are named, or a row of them.
+        inline: where a kind without tensors is said where it is applied, if it is the same in all uses of a block: the layer of
+            constant arguments, applied to values. None where a layer of any kind is a part of its module.
+        added: the call that adds a part to a module (`self`) or to a row, by its name as the inside of an f-string.
+        got: the part of that name.
+    """
+
+    module: str
+    begin: tuple[str, ...]
+    method: str
+    identity: str
+    row: str
+    imported: frozenset[str]
+    taken: frozenset[str]
+    of_modules: frozenset[str]
+    functions: Collection[str]
+    with_tensors: Collection[str]
+    of_map: Layer
+    kept: Mapping[str, Layer]
+    norms: Mapping[str, Norm]
+    applied: Callable[[str, Sequence[Expression]], Expression]
+    made: Callable[[str, Mapping[str, Expression], str | None], Expression]
+    chained: Callable[[tuple[Item, ...], bool], Call]
+    added: Callable[[str, str, Expression], Call]
+    got: Callable[[str], str]
+    given: str = ""
+    rows: bool = False
+    inline: Callable[[str, Mapping[str, Expression], Sequence[Expression]], Expression] | None = None
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """How a function takes `given`."""
+        return (self.given,) if self.given else ()
+
+    @property
+    def passed_on(self) -> tuple[Item, ...]:
+        """How a call passes `given` on."""
+        return tuple(Item(name, name) for name in self.passed)
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """Names that no variable can have."""
+        return self.imported | {"self", "index"}

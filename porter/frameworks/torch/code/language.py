@@ -1,0 +1,73 @@
+"""How torch's code says layers, modules and their calls. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial, reduce
+
+from porter.frameworks.code.forward import OPERATORS
+from porter.frameworks.code.language import Language, Layer, Norm
+from porter.frameworks.code.text import Call, Choice, Expression, Item, call, flat, literal
+from porter.frameworks.torch.code.signatures import DEFAULTS, NORM_DEFAULTS, NORMS, OWN_LAYERS, POSITIONAL
+from porter.frameworks.torch.spellings import FUNCTIONS, GLOBAL_POOLS, MAP_OF_FEATURES, OF_NUMBERS, REDUCTIONS, WITH_TENSORS
+
+# tests/unit/frameworks/torch/test_code.py compares with torch.
+_OF_MODULES = (
+    "T_destination add_module apply bfloat16 buffers call_super_init children compile cpu cuda double dump_patches eval extra_repr "
+    "float forward get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia named_buffers "
+    "named_children named_modules named_parameters parameters register_backward_hook register_buffer register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook register_load_state_dict_post_hook "
+    "register_load_state_dict_pre_hook register_module register_parameter register_state_dict_post_hook "
+    "register_state_dict_pre_hook requires_grad_ set_extra_state set_submodule share_memory state_dict to to_empty train training "
+    "type xpu zero_grad"
+)
+
+
+def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
+    """A function of FUNCTIONS applied to values."""
+    if function == "concat":
+        return Call("torch.cat", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("1")))
+    if function in OF_NUMBERS:
+        return call(f"torch.{function}", inputs[0])
+    if function in ("maximum", "minimum"):
+        return reduce(partial(call, f"torch.{function}"), inputs)
+    texts = [f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs]
+    if function in OPERATORS:
+        return OPERATORS[function].join(texts)
+    method, dim = REDUCTIONS[function]
+    if method == "norm":  # its first argument is the order
+        return call(f"{texts[0]}.{method}", dim=str(dim), keepdim="True")
+    return call(f"{texts[0]}.{method}", str(dim), keepdim="True")
+
+
+def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+    if kind in GLOBAL_POOLS:
+        return call("nn.Sequential", f"nn.{GLOBAL_POOLS[kind]}(1)", "nn.Flatten()")
+    defaults = {slot: literal(value) for slot, value in DEFAULTS.get(kind, {}).items()}
+    first = POSITIONAL.get(kind, ())
+    if texts.get("stride") == "stride" and first[-1:] == ("kernel_size",):
+        first = (*first, "stride")
+    named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
+    return call(name or (kind if kind in OWN_LAYERS else f"nn.{kind}"), *(texts[slot] for slot in first), **named)
+
+
+LANGUAGE = Language(
+    module="nn.Module",
+    begin=("super().__init__()",),
+    method="forward",
+    identity="nn.Identity()",
+    row="nn.Sequential()",
+    imported=frozenset({"torch", "nn", "F"}),
+    taken=frozenset({"Path", "DTYPES", "chain", "load_file", "pair", "partial", *NORMS, *OWN_LAYERS}),
+    of_modules=frozenset(_OF_MODULES.split()),
+    functions=FUNCTIONS,
+    with_tensors=WITH_TENSORS,
+    of_map=MAP_OF_FEATURES,
+    kept={kind: Layer(pool, {"output_size": 1}) for kind, pool in GLOBAL_POOLS.items()},
+    norms={kind: Norm(kind, f"nn.{kind}", {slot: NORM_DEFAULTS[slot] for slot in ("eps", "momentum")}) for kind in NORMS},
+    applied=_applied,
+    made=_made,
+    chained=lambda items, row: Call("chain", items),
+    added=lambda target, name, layer: call(f"{target}.add_module", f'f"{name}"', layer),
+    got=lambda name: f'self.get_submodule(f"{name}")',
+)
