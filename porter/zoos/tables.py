@@ -40,6 +40,17 @@ _REGNETS: Mapping[str, str] = {
     "regnet_y_128gf": "regnety_1280",
 }
 """torchvision's names of RegNets, with timm's. Where the two round a width otherwise, timm has torchvision's as `_tv`."""
+_OTHER_REGNETS: Mapping[str, str] = {
+    **{
+        f"regnet_{kind}_{size}": f"regnet{kind}_{number}"
+        for kind in "xy"
+        for size, number in (("200mf", "002"), ("600mf", "006"), ("4gf", "040"), ("6_4gf", "064"), ("12gf", "120"))
+    },
+    "regnet_x_400mf_pycls": "regnetx_004",
+    "regnet_y_800mf_pycls": "regnety_008",
+    "regnet_y_8gf_pycls": "regnety_080",
+}
+"""porter's names of those that torchvision lacks."""
 _VGGS = ("vgg11", "vgg13", "vgg16", "vgg19", "vgg11_bn", "vgg13_bn", "vgg16_bn", "vgg19_bn")
 _WITHOUT_AUXILIARIES = {"aux_logits": False, "transform_input": True, "init_weights": False}
 _PREPROCESSING = {"include_preprocessing": True}
@@ -139,7 +150,7 @@ TIMM: Mapping[str, Call] = {
     "mobilenet_v3_small": ("mobilenetv3_small_100", {}),
     "mobilenet_v3_small_0.75": ("mobilenetv3_small_075", {}),
     "mobilenet_v3_small_0.5": ("mobilenetv3_small_050", {}),
-    **{name: (theirs, {}) for name, theirs in _REGNETS.items()},
+    **{name: (theirs, {}) for name, theirs in {**_REGNETS, **_OTHER_REGNETS}.items()},
     **_same("resnet18", "resnet34", "resnet50", "resnet101", "resnet152", *_VGGS),
     **{
         f"vit_{short}_{patch}": (f"vit_{name}_patch{patch}_224", {})
@@ -201,6 +212,54 @@ _RESNETS = {
     101: ("bottleneck", [3, 4, 23, 3]),
     152: ("bottleneck", [3, 8, 36, 3]),
 }
+_CONVNEXT_STAGES = {
+    "tiny": ([3, 3, 9, 3], 96),
+    "small": ([3, 3, 27, 3], 96),
+    "base": ([3, 3, 27, 3], 128),
+    "large": ([3, 3, 27, 3], 192),
+    "xlarge": ([3, 3, 27, 3], 256),
+}
+_EFFICIENTNET_FACTORS: tuple[tuple[float, float, int, list[int]], ...] = (
+    (1.0, 1.0, 1280, []),
+    (1.0, 1.1, 1280, [16]),
+    (1.1, 1.2, 1408, [5, 8, 16]),
+    (1.2, 1.4, 1536, [5, 18]),
+    (1.4, 1.8, 1792, [6]),
+    (1.6, 2.2, 2048, [13, 27]),
+    (1.8, 2.6, 2304, [31]),
+    (2.0, 3.1, 2560, [18]),
+)
+"""Of b0 to b7: of widths and of depths, the last width, and the units that pad both sides alike."""
+_REGNET_STAGES = {
+    "x_200mf": ([1, 1, 4, 7], [24, 56, 152, 368], 8),
+    "x_400mf": ([1, 2, 7, 12], [32, 64, 160, 400], 16),
+    "x_400mf_pycls": ([1, 2, 7, 12], [32, 64, 160, 384], 16),
+    "x_600mf": ([1, 3, 5, 7], [48, 96, 240, 528], 24),
+    "x_800mf": ([1, 3, 7, 5], [64, 128, 288, 672], 16),
+    "x_1_6gf": ([2, 4, 10, 2], [72, 168, 408, 912], 24),
+    "x_3_2gf": ([2, 6, 15, 2], [96, 192, 432, 1008], 48),
+    "x_4gf": ([2, 5, 14, 2], [80, 240, 560, 1360], 40),
+    "x_6_4gf": ([2, 4, 10, 1], [168, 392, 784, 1624], 56),
+    "x_8gf": ([2, 5, 15, 1], [80, 240, 720, 1920], 120),
+    "x_12gf": ([2, 5, 11, 1], [224, 448, 896, 2240], 112),
+    "x_16gf": ([2, 6, 13, 1], [256, 512, 896, 2048], 128),
+    "x_32gf": ([2, 7, 13, 1], [336, 672, 1344, 2520], 168),
+    "y_200mf": ([1, 1, 4, 7], [24, 56, 152, 368], 8),
+    "y_400mf": ([1, 3, 6, 6], [48, 104, 208, 440], 8),
+    "y_600mf": ([1, 3, 7, 4], [48, 112, 256, 608], 16),
+    "y_800mf": ([1, 3, 8, 2], [64, 144, 320, 784], 16),
+    "y_800mf_pycls": ([1, 3, 8, 2], [64, 128, 320, 768], 16),
+    "y_1_6gf": ([2, 6, 17, 2], [48, 120, 336, 888], 24),
+    "y_3_2gf": ([2, 5, 13, 1], [72, 216, 576, 1512], 24),
+    "y_4gf": ([2, 6, 12, 2], [128, 192, 512, 1088], 64),
+    "y_6_4gf": ([2, 7, 14, 2], [144, 288, 576, 1296], 72),
+    "y_8gf": ([2, 4, 10, 1], [224, 448, 896, 2016], 56),
+    "y_8gf_pycls": ([2, 4, 10, 1], [168, 448, 896, 2016], 56),
+    "y_12gf": ([2, 5, 11, 1], [224, 448, 896, 2240], 112),
+    "y_16gf": ([2, 4, 11, 1], [224, 448, 1232, 3024], 112),
+    "y_32gf": ([2, 5, 12, 1], [232, 696, 1392, 3712], 232),
+    "y_128gf": ([2, 7, 17, 1], [528, 1056, 2904, 7392], 264),
+}
 _VITS = {"ti": (192, 12), "s": (384, 12), "b": (768, 12), "l": (1024, 24)}
 
 
@@ -222,7 +281,22 @@ def _transformers_mobilenets(tf_padding: bool) -> dict[str, Call]:
 
 
 TRANSFORMERS: Mapping[str, Call] = {
+    **{
+        f"convnext_{size}": ("convnext", {"depths": depths, "hidden_sizes": [width, 2 * width, 4 * width, 8 * width]})
+        for size, (depths, width) in _CONVNEXT_STAGES.items()
+    },
+    **{
+        f"efficientnet_b{number}": (
+            "efficientnet",
+            {"width_coefficient": width, "depth_coefficient": depth, "hidden_dim": last, "depthwise_padding": alike},
+        )
+        for number, (width, depth, last, alike) in enumerate(_EFFICIENTNET_FACTORS)
+    },
     **_transformers_mobilenets(tf_padding=True),
+    **{
+        f"regnet_{name}": ("regnet", {"layer_type": name[0], "depths": depths, "hidden_sizes": widths, "groups_width": group})
+        for name, (depths, widths, group) in _REGNET_STAGES.items()
+    },
     **{
         f"resnet{layers}": (
             "resnet",
@@ -245,6 +319,30 @@ TRANSFORMERS_TORCH: Mapping[str, Call] = _transformers_mobilenets(tf_padding=Fal
 """Those that pad as torch does."""
 
 TRANSFORMERS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "convnext": {
+        "hidden_sizes": [96, 192, 384, 768],
+        "depths": [3, 3, 9, 3],
+        "patch_size": 4,
+        "layer_norm_eps": 1e-12,
+        "hidden_act": "gelu",
+    },
+    "efficientnet": {
+        "width_coefficient": 2.0,
+        "depth_coefficient": 3.1,
+        "depth_divisor": 8,
+        "kernel_sizes": [3, 3, 5, 3, 5, 5, 3],
+        "in_channels": [32, 16, 24, 40, 80, 112, 192],
+        "out_channels": [16, 24, 40, 80, 112, 192, 320],
+        "depthwise_padding": [],
+        "strides": [1, 2, 2, 2, 1, 2, 1],
+        "num_block_repeats": [1, 2, 2, 3, 3, 4, 1],
+        "expand_ratios": [1, 6, 6, 6, 6, 6, 6],
+        "squeeze_expansion_ratio": 0.25,
+        "hidden_dim": 2560,
+        "pooling_type": "mean",
+        "batch_norm_eps": 1e-3,
+        "hidden_act": "swish",
+    },
     "mobilenet_v1": {"depth_multiplier": 1.0, "min_depth": 8, "tf_padding": True, "layer_norm_eps": 1e-3, "hidden_act": "relu6"},
     "mobilenet_v2": {
         "depth_multiplier": 1.0,
@@ -257,6 +355,15 @@ TRANSFORMERS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "tf_padding": True,
         "layer_norm_eps": 1e-3,
         "hidden_act": "relu6",
+    },
+    "regnet": {
+        "embedding_size": 32,
+        "hidden_sizes": [128, 192, 512, 1088],
+        "depths": [2, 6, 12, 2],
+        "groups_width": 64,
+        "layer_type": "y",
+        "downsample_in_first_stage": True,
+        "hidden_act": "relu",
     },
     "resnet": {
         "embedding_size": 64,
@@ -298,6 +405,9 @@ class OptionSetting(NamedTuple):
 _BN_EPSILON, _RELU6 = OptionSetting("bn_epsilon"), OptionSetting("relu6", {"relu6": True, "relu": False})
 SETTINGS: Mapping[str, Mapping[str, OptionSetting]] = {
     "timm": {"bn_eps": _BN_EPSILON},
+    "convnext": {"layer_norm_eps": OptionSetting("head_epsilon")},
+    "efficientnet": {"batch_norm_eps": _BN_EPSILON},
+    "regnet": {},
     "mobilenet_v1": {"layer_norm_eps": _BN_EPSILON, "hidden_act": _RELU6},
     "mobilenet_v2": {"layer_norm_eps": _BN_EPSILON, "hidden_act": _RELU6},
     "resnet": {"downsample_in_bottleneck": OptionSetting("stride_on", {False: "first_3x3", True: "first_1x1"})},

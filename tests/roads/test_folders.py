@@ -26,13 +26,26 @@ MADE: Mapping[str, tuple[str, Mapping[str, Any], str]] = {
     "mobilenet": ("mobilenet_v1", {"depth_multiplier": 0.25}, ""),
     "mobilenet of torch's pads": ("mobilenet_v1", {"depth_multiplier": 0.25, "tf_padding": False, "layer_norm_eps": 0.01}, ""),
     "resnet": ("resnet", STAGES, ""),
+    "regnet": (
+        "regnet",
+        {"layer_type": "x", "depths": [1, 1, 4, 7], "hidden_sizes": [24, 56, 152, 368], "groups_width": 8},
+        "",
+    ),
+    "efficientnet": (
+        "efficientnet",
+        {"width_coefficient": 1.0, "depth_coefficient": 1.0, "hidden_dim": 1280, "batch_norm_eps": 0.01},
+        "",
+    ),
     "vit": ("vit", {**NARROW, "hidden_act": "gelu_new"}, ""),
     "distilled": ("deit", NARROW, "WithTeacher"),
     "backbone": ("resnet", {**STAGES, "out_features": ["stage2", "stage4"]}, "Backbone"),
 }
 """A model_type, settings, and the end of the class's name."""
-IN_CI = ("mobilenet", "vit", "distilled")
-IN_RECIPES = {"mobilenet": "transformers", "mobilenet of torch's pads": "transformers_torch"}
+IN_CI = ("mobilenet", "regnet", "vit", "distilled")
+IN_RECIPES = {
+    **dict.fromkeys(("mobilenet", "regnet", "efficientnet"), "transformers"),
+    "mobilenet of torch's pads": "transformers_torch",
+}
 
 
 def calibrated(model: nn.Module) -> nn.Module:

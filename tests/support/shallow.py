@@ -115,7 +115,7 @@ def _transformers(build: Build) -> Build:
     def shallow(kind: str, **settings: Any) -> Any:
         sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
         less = {name: settings[name] // FEWER_HEADS for name in sizes if name in settings}
-        less |= {"num_hidden_layers": DEPTHS[0]} if less else {"depths": list(DEPTHS)} if "depths" in settings else {}
+        less |= {"num_hidden_layers": DEPTHS[0]} if less else {"depths": list(DEPTHS)} if kind in ("convnext", "resnet") else {}
         return build(kind, **settings | less)
 
     return shallow

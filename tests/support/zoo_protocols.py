@@ -35,6 +35,7 @@ TIMM = {  # by a variant whose protocol is its own, or by architecture
     ("mobilenet_v3", "timm"): "mobilenetv3_large_100.ra_in1k",
     ("mobilenet_v3", "timm_tf"): "tf_mobilenetv3_large_100.in1k",
     ("regnet", "timm"): "regnety_016.tv2_in1k",
+    ("regnet_x_200mf", "timm"): "regnetx_002.pycls_in1k",
     ("resnet_v1", "timm"): "resnet50.gluon_in1k",
     ("vgg", "timm"): "vgg16.tv_in1k",
     ("vit", "timm"): "vit_base_patch16_224.augreg_in21k_ft_in1k",
@@ -47,19 +48,22 @@ TORCHVISION = {
     "torchvision_swag": "SWAG_E2E_V1",
     "torchvision_swag_linear": "SWAG_LINEAR_V1",
 }
+_CONVNEXTS: tuple[str, dict[str, Any]] = (
+    "ConvNext",
+    {
+        "size": {"shortest_edge": 224},
+        "crop_pct": 0.875,
+        "resample": 3,
+        "image_mean": [0.485, 0.456, 0.406],
+        "image_std": [0.229, 0.224, 0.225],
+    },
+)
 TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {  # an image processor, and what the folders of the authors say of it
+    "convnext": _CONVNEXTS,
     "mobilenet_v1": ("MobileNetV1", {}),
     "mobilenet_v2": ("MobileNetV2", {}),
-    "resnet_v1": (
-        "ConvNext",
-        {
-            "size": {"shortest_edge": 224},
-            "crop_pct": 0.875,
-            "resample": 3,
-            "image_mean": [0.485, 0.456, 0.406],
-            "image_std": [0.229, 0.224, 0.225],
-        },
-    ),
+    "regnet": _CONVNEXTS,
+    "resnet_v1": _CONVNEXTS,
     "vit": ("ViT", {}),
 }
 DEIT = {"input_size": (3, 224, 224), "crop_pct": 0.875, "interpolation": "bicubic"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,18 @@ import porter
 from porter.authoring.trial import try_weights
 from porter.base.errors import MissingFramework, UsageError
 from porter.fitting.wishes import Wishes
+from porter.formats.reading import read_checkpoint
 from porter.frameworks.dialects import get_dialect
 from porter.graph import tensor_shapes
 from porter.identify.doors import open_member
 from porter.port import Origin
 from porter.recipe import Member, expand, find_member, find_recipe, layer_names, recipes_folder
 from porter.recipe.twins import FILE
+from porter.source.origin import _known
+from porter.source.statements import of_config
 from porter.verification import reverify
-from porter.zoos.tables import TIMM, TIMM_TF
+from porter.zoos.tables import REFERENCES, TIMM, TIMM_TF
+from porter.zoos.transformers import import_transformers
 from tests.support.evaluation.padding_study.studies import RECIPE, write_recipes
 
 VARIANT = "mobilenet_v3_small"
@@ -37,6 +41,16 @@ ALL = [
     for twin in listed
 ]
 """Every pair of twins of every recipe, both ways."""
+SET_BY_TRANSFORMERS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "convnext": ({"layer_norm_eps": 1e-4}, {"head_epsilon": 1e-4}),
+    "efficientnet": ({"batch_norm_eps": 1e-4}, {"bn_epsilon": 1e-4}),
+    "mobilenet_v1": ({"layer_norm_eps": 1e-4, "hidden_act": "relu"}, {"bn_epsilon": 1e-4, "relu6": False}),
+    "mobilenet_v2": ({"layer_norm_eps": 1e-4}, {"bn_epsilon": 1e-4}),
+    "regnet": ({}, {}),
+    "resnet": ({}, {}),
+    "vit": ({"image_size": 64}, {"side": 64}),
+}
+"""By `model_type`, settings of transformers and the options that they set."""
 FEW = [("mobilenet_v1", "timm_tf", "timm"), ("efficientnet_lite0", "timm", "timm_tf"), ("inception_v3", "timm", "torchvision")]
 
 
@@ -139,6 +153,22 @@ def test_a_config_is_believed(
             assert f" {name}" in refused.value.message and f"{VARIANT} from {asked}" in refused.value.message
             assert f"--origin {asked}" in str(refused.value.next)
         assert origin_of(path, asked, origin=asked) == Origin(by="user", says=f"{VARIANT} from {asked}", variant=VARIANT, zoo=asked)
+
+
+@pytest.mark.parametrize("zoo", ["transformers", "transformers_torch"])
+def test_settings_that_transformers_writes_name_one_variant(zoo: str, tmp_path: Path) -> None:
+    library, file = import_transformers(), tmp_path / "model.safetensors"
+    save_file({"one": np.ones(1, np.float32)}, file)
+    for variant, (kind, settings) in REFERENCES["torch"][zoo].items():
+        recipe = find_recipe(variant)
+        asked = [recipe.member(other, zoo) for other in recipe.variants if zoo in recipe.zoos_of(other)]
+        for changed, known in (({}, {}), SET_BY_TRANSFORMERS[kind]):
+            library.AutoConfig.for_model(kind, **settings, **changed).save_pretrained(tmp_path)
+            statement = of_config(read_checkpoint(file))
+            assert statement is not None
+            for found in (_known(member, statement) for member in asked):
+                assert found.origin is not None and (found.origin.variant, found.origin.zoo) == (variant, zoo)
+                assert found.options == known
 
 
 @pytest.mark.parametrize("config", [{}, {"architecture": 3}, {"architecture": ""}, {"lr": 0.1, "model_type": None}, [], 7])
