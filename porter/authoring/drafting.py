@@ -238,10 +238,10 @@ def in_decimals(graph: Graph) -> Graph:
     """
 
     def shortest(op: Op) -> Op:
-        stated = {each.name: getattr(op, each.name) for each in fields(op)}  # type: ignore[arg-type]
+        stated = {each.name: getattr(op, each.name) for each in fields(op)}
         small = {name: value for name, value in stated.items() if isinstance(value, float) and 0 < value < 1}
         single = {name: float(str(np.float32(value))) for name, value in small.items() if float(np.float32(value)) == value}
-        return replace(op, **single)  # type: ignore[type-var]
+        return replace(op, **single)
 
     return replace(graph, nodes=tuple(replace(node, op=shortest(node.op)) for node in graph.nodes))
 
@@ -256,7 +256,7 @@ def same_function(one: Graph, other: Graph) -> bool:
 
 
 def _unpadded(op: Op) -> Op:
-    return replace(op, convention=Convention()) if hasattr(op, "convention") else op  # type: ignore[type-var]
+    return replace(op, convention=Convention()) if hasattr(op, "convention") else op  # type: ignore[call-arg]
 
 
 def _destination(framework: str) -> str:

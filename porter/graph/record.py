@@ -19,7 +19,7 @@ def to_record(graph: Graph) -> dict[str, Any]:
     nodes = [
         {"path": node.path, "op": node.op_name, "inputs": list(node.inputs)}
         | ({"shares": node.shares} if node.shares is not None else {})
-        | _jsonable(asdict(node.op))  # type: ignore[call-overload]
+        | _jsonable(asdict(node.op))
         for node in graph.nodes
     ]
     scopes = [{"path": scope.path, "block": scope.block, "arguments": _jsonable(dict(scope.arguments))} for scope in graph.scopes]
@@ -59,7 +59,7 @@ def expect_attributes(op: Op) -> None:
     Raises:
         GraphError: an attribute has another type or range than `from_record` reads.
     """
-    for name, value in _jsonable(asdict(op)).items():  # type: ignore[call-overload]
+    for name, value in _jsonable(asdict(op)).items():
         try:
             attributes(type(op))[name].read(value)
         except (ValueError, PaddingError) as error:

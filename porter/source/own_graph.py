@@ -17,7 +17,6 @@ from porter.frameworks import engine_name
 from porter.graph import Conv, Dense, Graph, Node, shapes, tensor_shapes, with_own_tensors
 from porter.graph.ops import Shape, channels_in
 from porter.padding import ANY, Size
-from porter.source.blocks import under_paths, with_blocks
 from porter.source.opened import Opened
 from porter.source.opening import of_fit
 
@@ -36,6 +35,8 @@ def open_graph(checkpoint: Checkpoint, wishes: Wishes = NONE, names: Mapping[str
     Raises:
         UsageError, MappingError: as `translation`.
     """
+    from porter.source.blocks import under_paths, with_blocks  # a file that a recipe fits needs no search for blocks
+
     translated, built = translation(checkpoint, wishes)
     translated, names = with_blocks(translated) if names is None else (under_paths(translated, names), names)
     assert checkpoint.graph is not None

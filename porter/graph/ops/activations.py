@@ -11,7 +11,6 @@ from porter.graph.ops.kinds import Flag, Number
 from porter.graph.ops.op import KeepsSign, NeverNegative, OfChannels, Op, Shape, Tensors
 
 
-@dataclass(frozen=True)
 class Relu(NeverNegative, name="relu"):
     """max(x, 0)."""
 
@@ -20,7 +19,6 @@ class Relu(NeverNegative, name="relu"):
         return 0.0, math.inf
 
 
-@dataclass(frozen=True)
 class Relu6(NeverNegative, name="relu6"):
     """min(max(x, 0), 6)."""
 
@@ -66,7 +64,6 @@ class LeakyRelu(KeepsSign, name="leaky_relu"):
     slope: Number
 
 
-@dataclass(frozen=True)
 class PRelu(OfChannels, KeepsSign, name="prelu"):
     """x where x >= 0, otherwise alpha * x, with one trained alpha for each channel."""
 
@@ -93,17 +90,14 @@ class Celu(KeepsSign, name="celu"):
         return inputs[0]
 
 
-@dataclass(frozen=True)
 class Selu(KeepsSign, name="selu"):
     """1.0507 times an ELU of alpha 1.6733, with the constants of arXiv:1706.02515."""
 
 
-@dataclass(frozen=True)
 class Sigmoid(NeverNegative, name="sigmoid"):
     """1 / (1 + exp(-x))."""
 
 
-@dataclass(frozen=True)
 class Tanh(KeepsSign, name="tanh"):
     """The hyperbolic tangent."""
 
@@ -115,7 +109,6 @@ class Softplus(NeverNegative, name="softplus"):
     cut: Flag = False
 
 
-@dataclass(frozen=True)
 class Softsign(KeepsSign, name="softsign"):
     """x / (1 + abs(x))."""
 
@@ -132,17 +125,14 @@ class HardSigmoid(NeverNegative, name="hard_sigmoid"):
         return 0.0, 1.0
 
 
-@dataclass(frozen=True)
 class Swish(KeepsSign, name="swish"):
     """x * sigmoid(x), which torch calls SiLU."""
 
 
-@dataclass(frozen=True)
 class HardSwish(KeepsSign, name="hard_swish"):
     """x * min(max(x + 3, 0), 6) / 6."""
 
 
-@dataclass(frozen=True)
 class Mish(KeepsSign, name="mish"):
     """x * tanh(log(1 + exp(x)))."""
 
@@ -154,12 +144,10 @@ class Gelu(KeepsSign, name="gelu"):
     approximate: Flag = False
 
 
-@dataclass(frozen=True)
 class Softmax(NeverNegative, name="softmax"):
     """exp(x) over its sum over the channels, for each cell."""
 
 
-@dataclass(frozen=True)
 class LogSoftmax(Op, name="log_softmax"):
     """The natural logarithm of a softmax over the channels."""
 

@@ -218,12 +218,10 @@ class OfArray(Op):
         return {"value": self.sizes}
 
 
-@dataclass(frozen=True)
 class AddArray(OfArray, name="add_array"):
     """A value plus a trained array, such as the positions of tokens; a size of 1 is stretched."""
 
 
-@dataclass(frozen=True)
 class MultiplyArray(OfArray, name="multiply_array"):
     """A value times a trained array; a size of 1 is stretched."""
 

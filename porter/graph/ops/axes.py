@@ -221,7 +221,6 @@ class Concat(AlongAxes, KeepsSign):
         return type(inputs[0])(total if axis == self.axis else known_size(each) for axis, each in enumerate(sizes))
 
 
-@dataclass(frozen=True)
 class ConcatChannels(Concat, name="concat"):
     """Inputs joined along the channels."""
 

@@ -9,27 +9,22 @@ from porter.graph.ops.kinds import Flag, Number
 from porter.graph.ops.op import KeepsSign, NeverNegative, Op
 
 
-@dataclass(frozen=True)
 class Abs(NeverNegative, name="abs"):
     """The size of x."""
 
 
-@dataclass(frozen=True)
 class Exp(NeverNegative, name="exp"):
     """e to the x."""
 
 
-@dataclass(frozen=True)
 class Log(Op, name="log"):
     """The natural logarithm of x."""
 
 
-@dataclass(frozen=True)
 class Sqrt(NeverNegative, name="sqrt"):
     """The root of x."""
 
 
-@dataclass(frozen=True)
 class Reciprocal(KeepsSign, name="reciprocal"):
     """1 / x."""
 
@@ -44,17 +39,14 @@ class Power(Op, name="power"):
         return all(inputs) or not self.exponent % 2
 
 
-@dataclass(frozen=True)
 class Sin(Op, name="sin"):
     """The sine of x, in radians."""
 
 
-@dataclass(frozen=True)
 class Cos(Op, name="cos"):
     """The cosine of x, in radians."""
 
 
-@dataclass(frozen=True)
 class Sign(KeepsSign, name="sign"):
     """1, -1, or 0 where x is 0."""
 
@@ -67,21 +59,17 @@ class Step(NeverNegative, name="step"):
     """Also 1 where x is 0."""
 
 
-@dataclass(frozen=True)
 class Floor(KeepsSign, name="floor"):
     """The next whole number below x."""
 
 
-@dataclass(frozen=True)
 class Ceil(KeepsSign, name="ceil"):
     """The next whole number above x."""
 
 
-@dataclass(frozen=True)
 class Round(KeepsSign, name="round"):
     """The nearest whole number; of two as near, the even one."""
 
 
-@dataclass(frozen=True)
 class Erf(KeepsSign, name="erf"):
     """The error function: 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x."""

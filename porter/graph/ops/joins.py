@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from porter.base.errors import GraphError
 from porter.graph.ops.op import KeepsSign, Op, Shape, shape_text
@@ -21,17 +20,14 @@ class Merge(Op):
         return type(inputs[0])(found)
 
 
-@dataclass(frozen=True)
 class Add(Merge, KeepsSign, name="add"):
     """The sum."""
 
 
-@dataclass(frozen=True)
 class Multiply(Merge, KeepsSign, name="multiply"):
     """The product of the values in each place."""
 
 
-@dataclass(frozen=True)
 class Divide(Merge, KeepsSign, name="divide"):
     """The first of two values over the second, in each place."""
 
@@ -41,7 +37,6 @@ class Divide(Merge, KeepsSign, name="divide"):
         return super().shape(*inputs)
 
 
-@dataclass(frozen=True)
 class Maximum(Merge, name="maximum"):
     """The largest of the values in each place."""
 
@@ -49,7 +44,6 @@ class Maximum(Merge, name="maximum"):
         return any(inputs)
 
 
-@dataclass(frozen=True)
 class Minimum(Merge, KeepsSign, name="minimum"):
     """The smallest of the values in each place."""
 

@@ -9,7 +9,6 @@ from porter.graph.ops.kinds import Blocks, Count, Flag, Order, Share
 from porter.graph.ops.op import KeepsSign, Shape, expect_map, expect_rank, shape_text
 
 
-@dataclass(frozen=True)
 class Identity(KeepsSign, name="identity"):
     """Its input."""
 
@@ -43,7 +42,6 @@ class Flatten(KeepsSign, name="flatten"):
         return ((channels or 0) * self.rows * self.columns,)
 
 
-@dataclass(frozen=True)
 class AsMap(KeepsSign, name="as_map"):
     """Features as a map of one cell: C to C×1×1."""
 

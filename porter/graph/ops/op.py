@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from porter.base.errors import GraphError
@@ -24,10 +25,11 @@ class Axes(tuple[int | None, ...]):
     """
 
 
+@dataclass(frozen=True)
 class Op:
     """What one node computes. A subclass with a name is an op: a frozen dataclass, whose fields are the op's attributes, each of a
-    type of porter.graph.ops.kinds. Any other one is what several ops share, such as the rule of one op that has several forms
-    (porter.graph.ops.axes).
+    type of porter.graph.ops.kinds; an op without attributes needs no decorator. Any other subclass is what several ops share, such
+    as the rule of one op that has several forms (porter.graph.ops.axes).
 
     Attributes:
         name: in recipes and in port.json.

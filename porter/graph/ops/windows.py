@@ -151,7 +151,6 @@ class AdaptivePool(Op):
         return f"an adaptive pool to {self.rows}x{self.columns}"
 
 
-@dataclass(frozen=True)
 class AdaptiveAvgPool(AdaptivePool, name="adaptive_avg_pool"):
     """The mean of each of `rows` x `columns` windows that lie evenly over a map: window i of m over n cells has those from
     floor(i * n / m) up to ceil((i + 1) * n / m).
@@ -160,7 +159,6 @@ class AdaptiveAvgPool(AdaptivePool, name="adaptive_avg_pool"):
     function = "mean"
 
 
-@dataclass(frozen=True)
 class AdaptiveMaxPool(AdaptivePool, name="adaptive_max_pool"):
     """The largest value in each of `rows` x `columns` windows, which lie as those of `adaptive_avg_pool`."""
 
