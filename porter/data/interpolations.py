@@ -17,6 +17,7 @@ Interpolation = Literal[
     "opencv_bilinear",
     "opencv_cubic",
     "tf_bilinear",
+    "tf_bicubic",
     "tf_antialiased",
     "tf1_bilinear",
     "none",
@@ -58,6 +59,7 @@ RESAMPLINGS: Mapping[Interpolation, Resampling] = {
     "opencv_bilinear": Resampling("OpenCV's bilinear", "not antialiased, on bytes"),
     "opencv_cubic": Resampling("OpenCV's cubic", "not antialiased, on bytes"),
     "tf_bilinear": Resampling("TensorFlow's bilinear", "not antialiased, on floats", floats=True),
+    "tf_bicubic": Resampling("TensorFlow's bicubic", "not antialiased, on floats", floats=True),
     "tf_antialiased": Resampling("TensorFlow's antialiased bilinear", "on floats", floats=True),
     "tf1_bilinear": Resampling(
         "TensorFlow 1's bilinear", "not antialiased and without half-pixel centres, on floats", floats=True, divides_first=True

@@ -12,7 +12,7 @@ included, and is reproduced exactly:
 - `opencv_cubic`: cv2.INTER_CUBIC with the roundings of TensorNets' `load_img` and `crop`, the protocol of the Keras table
   (keras-applications#88).
 - `tf_bilinear`: tf.image.resize, image_dataset_from_directory and keras.layers.Resizing (no antialiasing, on floats);
-  `tf_antialiased` is tf.image.resize with antialias=True.
+  `tf_bicubic` is tf.image.resize with that kernel, and `tf_antialiased` with antialias=True.
 - `tf1_bilinear`: tf.image.resize_bilinear of TensorFlow 1 with the roundings of slim's vgg_preprocessing and
   inception_preprocessing (no antialiasing, no half-pixel centres, on floats).
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # a recipe's preprocessing is read by commands that need neit
 
     Pixels: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 
-Resize = Literal["shorter_side", "squash", "none"]
+Resize = Literal["shorter_side", "squash", "square", "none"]
 Channels = Literal["rgb", "bgr"]
 Rounding = Literal["even", "down"]
 Triple = tuple[float, float, float]
@@ -66,8 +66,9 @@ class Preprocess:
     """A preprocessing protocol: value = (pixel / divide - mean) / std, in float32.
 
     Attributes:
-        resize: `shorter_side` keeps the aspect ratio; `squash` gives size x size whatever the input's; `none` takes photos that
-            have size x size pixels already.
+        resize: `shorter_side` keeps the aspect ratio; `squash` gives size x size whatever the input's; `square` does so of
+            the largest square in the centre, as keras.layers.Resizing with crop_to_aspect_ratio; `none` takes photos that have
+            size x size pixels already.
         size: of the shorter side, or of both.
         interpolation: the implementation, its roundings included (see the module); `none` where nothing is resized.
         central_fraction: share of height and width that is kept before resizing, or None for all.
@@ -278,6 +279,8 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
     image = image if image.mode == "RGB" else _to_rgb(image)
     if protocol.central_fraction is not None:
         image = image.crop(_central_box(*image.size, protocol.central_fraction))
+    if protocol.resize == "square":
+        image = image.crop(_central_square(*image.size))
     rows, columns = _target_size(image.height, image.width, protocol)
     pixels = np.asarray(image)
     match protocol.interpolation:
@@ -291,6 +294,8 @@ def resized(image: Image, protocol: Preprocess) -> Pixels:
             return resampling.tf1_bilinear(pixels.astype(np.float32) * np.float32(1 / protocol.divide), rows, columns)
         case "tf_bilinear":
             return resampling.tf_bilinear(pixels, rows, columns)
+        case "tf_bicubic":
+            return resampling.tf_bicubic(pixels, rows, columns)
         case "tf_antialiased":
             return resampling.tf_antialiased(pixels, rows, columns)
         case "torch_bilinear":
@@ -375,6 +380,13 @@ def _central_box(width: int, height: int, fraction: float) -> tuple[int, int, in
     """Left, top, right, bottom as tf.image.central_crop rounds them: the offset is rounded down and taken from both sides."""
     left, top = int((width - width * fraction) / 2), int((height - height * fraction) / 2)
     return left, top, width - left, height - top
+
+
+def _central_square(width: int, height: int) -> tuple[int, int, int, int]:
+    """Left, top, right, bottom as keras.ops.image.resize rounds them: down."""
+    side = min(width, height)
+    left, top = (width - side) // 2, (height - side) // 2
+    return left, top, left + side, top + side
 
 
 def _target_size(height: int, width: int, protocol: Preprocess) -> tuple[int, int]:

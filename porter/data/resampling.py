@@ -1,4 +1,4 @@
-"""Resamplings that Pillow does not have: OpenCV's, TensorFlow's bilinear ones and torch's antialiased ones."""
+"""Resamplings that Pillow does not have: OpenCV's, TensorFlow's and torch's antialiased ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _COEFFICIENT_BITS = 11
+_TABLE = 1 << 10
 
 _Taps = tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.float32]]
 _Weights = tuple[NDArray[np.intp], NDArray[np.float32]]
@@ -132,6 +133,33 @@ def _centre_taps(size: int, target: int) -> _Taps:
     first = np.floor(position)
     after = np.minimum(np.ceil(position).astype(np.intp), size - 1)
     return np.maximum(first.astype(np.intp), 0), after, position - first
+
+
+def tf_bicubic(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:
+    """tf.image.resize of H x W x C bytes with method="bicubic": Keys' cubic of a = -0.5, half-pixel centres, no antialiasing; down,
+    then across (resize_bicubic_op.cc).
+    """
+    down = _gathered(pixels.astype(np.float32), _tf_cubic_weights(pixels.shape[0], rows), axis=0)
+    return _gathered(down, _tf_cubic_weights(pixels.shape[1], columns), axis=1)
+
+
+def _tf_cubic_weights(size: int, target: int) -> _Weights:
+    """Per target cell, four source cells and their weights, from a table of the kernel at 1,025 places. Cells outside the image
+    weigh nothing, and the others as much more.
+    """
+    half, a, places = np.float32(0.5), -0.5, np.float32(_TABLE)
+    position = (np.arange(target, dtype=np.float32) + half) * (np.float32(size) / np.float32(target)) - half
+    first = np.floor(position)
+    share = np.rint((position - first) * places).astype(np.intp)
+    x = np.arange(_TABLE + 1) / _TABLE
+    near = (((a + 2) * x - (a + 3)) * x * x + 1).astype(np.float32)
+    x += 1
+    far = (((a * x - 5 * a) * x + 8 * a) * x - 4 * a).astype(np.float32)
+    weights = np.stack([far[share], near[share], near[_TABLE - share], far[_TABLE - share]])
+    cells = first.astype(np.intp) + np.arange(-1, 3)[:, None]
+    weights[(cells < 0) | (cells >= size)] = 0
+    total = ((weights[0] + weights[1]) + weights[2]) + weights[3]
+    return np.clip(cells, 0, size - 1), weights * (np.float32(1) / total)
 
 
 def tf_antialiased(pixels: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.float32]:

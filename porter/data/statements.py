@@ -126,7 +126,8 @@ def _value(name: str, value: Any) -> Any:
 def fed(protocol: Preprocess, rows: int, columns: int) -> str:
     """The input of a model in words, for predict and eval: `160x160: resized to 183, cropped to 160`."""
     steps = [] if protocol.central_fraction is None else [f"cut to the central {protocol.central_fraction:.1%}"]
-    words = {"none": "as they are", "squash": f"resized to {protocol.size}x{protocol.size}"}
+    square = f"resized to {protocol.size}x{protocol.size}"
+    words = {"none": "as they are", "squash": square, "square": f"cut to a square, {square}"}
     steps.append(words.get(protocol.resize, f"resized to {protocol.size}"))
     if protocol.crop is not None:
         steps.append(f"cropped to {protocol.crop}")
@@ -138,7 +139,7 @@ def in_words(protocol: Preprocess, crops: Literal[1, 10] = 1) -> str:
     parts = [] if protocol.jpeg is None else [f"JPEGs decoded {protocol.jpeg}"]
     parts += [] if protocol.central_fraction is None else [f"central {protocol.central_fraction:.1%}"]
     square, kernel = f"{protocol.size}x{protocol.size}", protocol.resampling.name
-    words = {"none": f"{square} as they are", "squash": f"{square} by {kernel}"}
+    words = {"none": f"{square} as they are", "squash": f"{square} by {kernel}", "square": f"central square {square} by {kernel}"}
     parts.append(words.get(protocol.resize, f"shorter side {protocol.size} by {kernel}"))
     if protocol.crop is not None:
         parts.append(f"centre {protocol.crop}" if crops == 1 else f"ten crops of {protocol.crop}")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
-from porter.formats.format import ZIP_MAGIC, Content, Format, look_at, starts_with
+from porter.formats.format import ZIP_MAGIC, Content, Format, starts_with
 from porter.formats.keras import HDF5_MAGIC
 from porter.formats.protobuf import fields_of
 from porter.formats.torch_export import SAVE
@@ -56,11 +55,6 @@ def _is_coreml(content: Content) -> bool:
     return False
 
 
-def is_preset(folder: Path) -> bool:
-    """Whether a folder is what KerasHub's save_to_preset writes: config.json names its module."""
-    return '"module": "keras_hub.' in (look_at(folder / "config.json").text or "")
-
-
 def _is_dlib(content: Content) -> bool:
     """A version of 1, then a network's loss by its name, or the sizes of a column, which dlib keeps below zero."""
     network, shapes = rb"\x01\x01\x01.loss_", rb"\x01\x01(\x81.|\x82..)\x81\x01"
@@ -90,12 +84,6 @@ FORMATS = (
         advice="save it in binary, as saved_model.pb",
     ),
     Format("coreml", "a CoreML model", _is_coreml, advice="name the file that it was made from: porter reads no CoreML"),
-    Format(
-        "keras-hub",
-        "a preset of KerasHub, whose config.json names code of KerasHub and no layers",
-        lambda content: is_preset(content.path),
-        advice='in Python: porter.convert(keras_hub.models.ImageClassifier.from_preset("FOLDER"), to="FRAMEWORK")',
-    ),
     Format("folder", "a folder", lambda content: content.path.is_dir(), advice="name the weights file in it"),
     Format(
         "hdf5",

@@ -164,7 +164,7 @@ def _of_file(checkpoint: Checkpoint, ranked: Ranked, recipes: Path | None, asked
 
 def _by_its_library(checkpoint: Checkpoint, matches: tuple[Match, ...]) -> Inspection:
     """A folder of the Hub whose network is in no recipe: the line with which its library builds it. It is not built here."""
-    line = CONVERT.line(subject=checkpoint.path.parent, to=other_than("torch"))
+    line = CONVERT.line(subject=checkpoint.path.parent, to=other_than(checkpoint.dialect or "torch"))
     return Inspection(checkpoint, matches, None, origin=stated_origin(checkpoint), commands=(line,))
 
 

@@ -56,7 +56,7 @@ KEYS: Mapping[str, str] = {
     "reason": "why the tensor stays unused",
     "equals": "what the tensor must hold: one number everywhere, or a fixed array",
     "prefix": "what all names of this table and of its scopes begin with",
-    "resize": "shorter_side keeps the shape of a photo, squash does not",
+    "resize": "shorter_side keeps the shape of a photo, squash does not, square takes its centre",
     "interpolation": "whose resampling, with its roundings",
     "central_fraction": "the share of rows and columns that is kept before resizing",
     "crop": "the side of the square that is kept after resizing",

@@ -195,6 +195,7 @@ def preprocessing(protocol: Preprocess) -> list[str]:
     resize = {
         "none": f"Take photos of {square} pixels as they are.",
         "squash": f"Resize to {square} pixels, ignoring the aspect ratio",
+        "square": f"Keep the largest square at the centre, and resize it to {square} pixels",
         "shorter_side": f"Resize the shorter side to {protocol.size} pixels, keeping the aspect ratio",
     }[protocol.resize]
     steps.append(resize if protocol.resize == "none" else f"{resize}, with {whose} kernel: {kernel.how}.")

@@ -2,7 +2,8 @@
 
 A model of ONNX, Caffe or MXNet that porter wrote has them in its metadata. A folder as Hugging Face has it states them beside the
 weights. In timm's config.json, `pretrained_cfg` says how photos are prepared, as timm.data.create_transform reads it, and
-`label_names` what the classes are. transformers has preprocessor_config.json, and `id2label` in config.json.
+`label_names` what the classes are. transformers has preprocessor_config.json, and `id2label` in config.json. KerasHub has
+image_converter.json.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any
 
 from porter.base.errors import PorterError, UsageError
 from porter.data.classes import recognised
+from porter.data.keras_hub_config import CONVERTER_FILE, ROUNDED, from_keras_hub
 from porter.data.labels import LABEL_MAPS, MAX_BYTES, Labels, labels_of
 from porter.data.statements import read_preprocess
 from porter.data.timm_config import CONFIG_FILE, from_timm
 from porter.data.transformers_config import PROCESSOR_FILE, from_transformers, unlike_transformers
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.unreadable import is_preset
+from porter.formats.keras import is_preset
 from porter.source.hub import INDEX, WEIGHTS, fetched, repository_of
 from porter.source.opened import Opened
 from porter.source.protocol import NOTHING, PhotoFacts
@@ -34,7 +36,7 @@ _BAD = (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisio
 
 def weights_in(path: Path) -> Path:
     """The file of weights of a folder that has a config.json: that of the Hub's name, otherwise the only one. The folder may be a
-    repository of the Hub (porter.source.hub). Every other path as it is, also a preset of KerasHub, whose weights say too little.
+    repository of the Hub (porter.source.hub). Every other path as it is, also a preset of KerasHub, which has several files.
     """
     repository = repository_of(path)
     path = path if repository is None else fetched(repository)
@@ -80,20 +82,27 @@ def native_within(checkpoint: Checkpoint) -> tuple[int, int] | None:
 
 
 def stated_beside(weights: Path) -> tuple[PhotoFacts, tuple[str, ...]]:
-    """What timm's config.json or transformers' preprocessor_config.json beside a file of weights says, and the names of classes in
-    config.json; a warning where it says what porter cannot do. They may be links, as in Hugging Face's cache.
+    """What timm's config.json, transformers' preprocessor_config.json or KerasHub's image_converter.json beside a file of weights
+    says, and the names of classes in config.json; a warning where it says what porter cannot do. They may be links, as in Hugging
+    Face's cache.
     """
     if not _belongs(weights):
         return NOTHING, ()
     warnings: list[str] = []
-    config, processor = (_read_beside(weights.parent / name, warnings) for name in (CONFIG_FILE, PROCESSOR_FILE))
+    config, processor, converter = (
+        _read_beside(weights.parent / name, warnings) for name in (CONFIG_FILE, PROCESSOR_FILE, CONVERTER_FILE)
+    )
     protocol, labels = None, None
-    timm = config.get("pretrained_cfg")
-    file, settings, read = (CONFIG_FILE, timm, from_timm) if timm else (PROCESSOR_FILE, processor, from_transformers)
+    readings = (
+        (CONFIG_FILE, config.get("pretrained_cfg"), from_timm, lambda settings: ()),
+        (PROCESSOR_FILE, processor, from_transformers, unlike_transformers),
+        (CONVERTER_FILE, converter, from_keras_hub, lambda settings: (ROUNDED,)),
+    )
+    file, settings, read, unlike = next((reading for reading in readings if reading[1]), readings[0])
     try:
         if settings and isinstance(settings, dict):
             protocol = read_preprocess(read(settings))
-            warnings += unlike_transformers(settings) if file == PROCESSOR_FILE else ()
+            warnings += unlike(settings)
     except (PorterError, *_BAD) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else error
         warnings.append(f"the preprocessing that {file} states is not used: {lacks}")

@@ -52,4 +52,4 @@ def read_built(checkpoint: Checkpoint, outputs: Sequence[str] = (), size: Size |
         return None
     read, saved = read_model(built.model, None, outputs, size or built.size)
     own = replace(read, path=checkpoint.path, digests=checkpoint.digests, notes=(*checkpoint.notes, *built.notes))
-    return Built(own, saved, checkpoint.format, built.by)
+    return Built(own, replace(saved, size=saved.size or built.size), checkpoint.format, built.by)

@@ -18,15 +18,18 @@ from typing import Any
 
 from porter.base.errors import DownloadError, UsageError, first_line
 from porter.base.package import __version__, expect_installed
+from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
 from porter.data.transformers_config import PROCESSOR_FILE
 from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.keras.preset import BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHTS
 from porter.formats.sharded.read import read_index
 
 INDEX = ".index.json"
 WEIGHTS = (
     *(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", INDEX)),
     "model.onnx",
+    BACKBONE_WEIGHTS,
 )
 """The Hub's names of a model's weights, the preferred one first."""
 _SCHEME = "hf:"
@@ -96,6 +99,8 @@ def fetched(repository: Repository) -> Path:
         if weights.name.endswith(INDEX):
             for shard in read_index(weights):
                 source.needed(shard)
+        for name in (TASK_FILE, TASK_WEIGHTS, CONVERTER_FILE) if weights.name == BACKBONE_WEIGHTS else ():
+            source.file(name)
     return config.parent
 
 

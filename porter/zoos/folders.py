@@ -38,17 +38,26 @@ class Library(Protocol):
         """
 
 
-_LIBRARIES = {"architecture": "porter.zoos.timm", "model_type": "porter.zoos.transformers"}
-"""By the key of config.json that names a model, the library's module."""
+_LIBRARIES = (
+    ("architecture", "", "porter.zoos.timm"),
+    ("model_type", "", "porter.zoos.transformers"),
+    ("module", "keras_hub.", "porter.zoos.keras_hub"),
+)
+"""A key of config.json that names a model, what its value begins with, and the library's module."""
 
 
 def names_a_model(config: Mapping[str, Any]) -> bool:
     """Whether a config.json names a model of a library that porter knows. No library is imported."""
-    return _key(config) is not None
+    return _library(config) is not None
 
 
-def _key(config: Mapping[str, Any]) -> str | None:
-    return next((key for key in _LIBRARIES if isinstance(config.get(key), str) and config[key]), None)
+def _library(config: Mapping[str, Any]) -> str | None:
+    named = (
+        module
+        for key, begins, module in _LIBRARIES
+        if isinstance(name := config.get(key), str) and name and name.startswith(begins)
+    )
+    return next(named, None)
 
 
 def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel | None:
@@ -57,12 +66,12 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     Raises:
         UsageError, MissingFramework: as Library.build_stated.
     """
-    key = _key(config)
-    if key is None:
+    library = _library(config)
+    if library is None:
         return None
     where = str(checkpoint.path.parent / CONFIG_FILE)
     try:
-        return cast(Library, import_module(_LIBRARIES[key])).build_stated(config, checkpoint)
+        return cast(Library, import_module(library)).build_stated(config, checkpoint)
     except PorterError:
         raise
     except Exception as error:  # whatever a library raises of settings that it did not write

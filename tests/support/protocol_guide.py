@@ -46,6 +46,7 @@ class Original(NamedTuple):
     tests: tuple[str, ...]
 
 
+_RESIZING = "test_photos_are_prepared_as_keras_hub_prepares_floats"
 _LOAD_IMG = "test_preprocess.py::test_pil_kernels_are_load_imgs_bit_for_bit"
 _INTERPOLATE = Original(
     "`torch.nn.functional.interpolate` of floats with antialias=True, rounded",
@@ -95,6 +96,17 @@ ORIGINALS: Mapping[tuple[str, str], Original] = {
             "test_resampling.py::test_tf_bilinear_is_tf_image_resize_bit_for_bit",
         ),
     ),
+    ("tf_bicubic", "squash"): Original(
+        '`tf.image.resize` with method="bicubic"',
+        "bit for bit",
+        ("test_resampling.py::test_tf_bicubic_is_tf_image_resize_bit_for_bit",),
+    ),
+    **{
+        (kernel, "square"): Original(
+            "`keras.layers.Resizing` with crop_to_aspect_ratio", "bit for bit", ("test_keras_hub_config.py::" + _RESIZING,)
+        )
+        for kernel in ("tf_bilinear", "tf_bicubic", "tf_antialiased")
+    },
     ("tf_antialiased", "squash"): Original(
         "`tf.image.resize` with antialias=True",
         "bit for bit",

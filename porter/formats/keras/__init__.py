@@ -1,14 +1,16 @@
-"""Keras's files: .h5 by layer name, .weights.h5 by class and counter, and the .keras archive."""
+"""Keras's files: .h5 by layer name, .weights.h5 by class and counter, the .keras archive, and KerasHub's folders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from porter.formats.format import Content, Format, reader
+from porter.formats.format import Content, Format, look_at, reader
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+PRESET = "keras-hub"
 _ARCHIVES = "porter.formats.keras.read_keras"
 
 
@@ -32,6 +34,11 @@ def _is_archive(content: Content) -> bool:
     return "model.weights.h5" in members or {"config.json", "metadata.json"} <= members
 
 
+def is_preset(folder: Path) -> bool:
+    """Whether a folder is what KerasHub's save_to_preset writes: config.json names its module."""
+    return '"module": "keras_hub.' in (look_at(folder / "config.json").text or "")
+
+
 def _is(layout: str) -> Callable[[Content], bool]:
     return lambda content: _layout(content) == layout
 
@@ -41,4 +48,10 @@ FORMATS = (
     _format("keras-h5", "a Keras .h5", _is("keras-h5"), reader("porter.formats.keras.read_h5", "read_h5"), engine="tf"),
     _format("keras-weights-h5", "a Keras .weights.h5", _is("keras-weights-h5"), reader(_ARCHIVES, "read_weights_h5")),
     _format("keras", "a .keras", _is_archive, reader(_ARCHIVES, "read_keras"), engine="tf"),
+    _format(
+        PRESET,
+        "a preset folder of KerasHub",
+        lambda content: is_preset(content.path),
+        reader("porter.formats.keras.preset", "read_preset"),
+    ),
 )

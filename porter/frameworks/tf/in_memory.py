@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +14,9 @@ from porter.padding import Size
 
 
 def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
-    """The model as Keras itself saves it: `.keras`."""
+    """The model as Keras itself saves it: `.keras`. Where that says too little, because layers are of classes that are not Keras's,
+    the graph that TensorFlow traces of it.
+    """
     keras = import_keras()
     expect_built(model)
     path = folder / f"{model.name}.keras"
@@ -24,12 +26,39 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
         copy.set_weights(model.get_weights())
         return copy
 
+    def traced() -> Saved:
+        signature = [keras.InputSpec(value.dtype, _sized(value.shape, size)) for value in model.inputs]
+        model.export(folder / "traced", format="tf_saved_model", input_signature=signature, verbose=False)
+        return Saved(model.name, folder / "traced", "the graph that TensorFlow traces", copied=_copying(copied))
+
     try:
         (_opened(keras, copied()) if _hides_layers(keras, model) else model).save(path)
-    except (ValueError, TypeError, NotImplementedError, OSError) as error:
-        raise UsageError(f"Keras cannot save it: {first_line(error)}", where=model.name, next=_FUNCTIONAL) from None
+    except _REFUSED as error:
+        try:
+            return traced()
+        except _REFUSED:
+            raise UsageError(f"Keras cannot save it: {first_line(error)}", where=model.name, next=_FUNCTIONAL) from None
+    return Saved(model.name, path, "the graph that Keras saves", copied=copied, fixed=traced)
 
-    return Saved(model.name, path, "the graph that Keras saves", copied=copied)
+
+def _sized(shape: Sequence[int | None], size: Size | None) -> tuple[int | None, ...]:
+    """The shape of an input N×H×W×C with the rows and columns of a size where it leaves them open."""
+    if len(shape) != 4 or size is None:
+        return tuple(shape)
+    return shape[0], *(own or given for own, given in zip(shape[1:3], size, strict=True)), shape[3]
+
+
+def _copying(copied: Callable[[], Any]) -> Callable[[], Any] | None:
+    """None where a layer's configuration does not make another one."""
+    try:
+        copied()
+    except _REFUSED:
+        return None
+    return copied
+
+
+_REFUSED = (ValueError, TypeError, AttributeError, NotImplementedError, OSError)
+"""What Keras, and layers that are not its own, raise where they cannot say what they are."""
 
 
 def _hides_layers(keras: ModuleType, model: Any) -> bool:

@@ -154,7 +154,7 @@ def test_ten_crops_without_a_crop_are_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"resize": "longer_side"}, "'resize' is one of shorter_side, squash, none, got 'longer_side'"),
+        ({"resize": "longer_side"}, "'resize' is one of shorter_side, squash, square, none, got 'longer_side'"),
         ({"interpolation": "lanczos"}, "'interpolation' is one of"),
         ({"channels": "gbr"}, "'channels'"),
         ({"resize": "none"}, "'resize' and 'interpolation' are 'none' together, got 'none' and 'pil_bilinear'"),

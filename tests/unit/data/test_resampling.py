@@ -11,6 +11,7 @@ from porter.data.resampling import (
     opencv_cubic,
     tf1_bilinear,
     tf_antialiased,
+    tf_bicubic,
     tf_bilinear,
     torch_bicubic,
     torch_bilinear,
@@ -117,6 +118,12 @@ def test_tf_bilinear_is_tf_image_resize_bit_for_bit(ours: Any, antialias: bool, 
     tf = pytest.importorskip("tensorflow")
     wanted = tf.image.resize(photo(*size), target, "bilinear", antialias=antialias).numpy()
     np.testing.assert_array_equal(ours(photo(*size), *target), wanted)
+
+
+@pytest.mark.parametrize(("size", "target"), [*LARGER, ((2, 3), (50, 50))])
+def test_tf_bicubic_is_tf_image_resize_bit_for_bit(size: Any, target: Any) -> None:
+    tf = pytest.importorskip("tensorflow")
+    np.testing.assert_array_equal(tf_bicubic(photo(*size), *target), tf.image.resize(photo(*size), target, "bicubic").numpy())
 
 
 @pytest.mark.parametrize(("size", "target"), [*LARGER, ((256, 512), (128, 256)), ((375, 500), (12, 31))])

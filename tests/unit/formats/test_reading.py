@@ -138,11 +138,16 @@ def test_other_formats_are_named(tmp_path: Path, format: str) -> None:
     assert (found.advice or f"porter reads {READABLE[0].what}, ") in message(path)
 
 
-def test_a_preset_of_keras_hub_is_named(tmp_path: Path) -> None:
+def test_a_preset_of_keras_hub_has_two_files_of_tensors(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{\n    "module": "keras_hub.src.models.resnet.resnet_backbone",\n    "config": {}}')
     weights_h5(tmp_path / "model.weights.h5")
     assert weights_in(tmp_path) == tmp_path
-    assert "porter.convert(keras_hub.models.ImageClassifier.from_preset(" in message(tmp_path)
+    tensors = read_checkpoint(tmp_path).tensors
+    assert tensors.keys() == read_checkpoint(tmp_path / "model.weights.h5").tensors.keys()
+    weights_h5(tmp_path / "task.weights.h5")
+    assert read_checkpoint(tmp_path).tensors.keys() == {*tensors, *(f"task/{name}" for name in tensors)}
+    (tmp_path / "model.weights.h5").unlink()
+    assert "max_shard_size" in message(tmp_path)
 
 
 def test_a_package_of_coreml_and_shapes_of_dlib_are_named(tmp_path: Path) -> None:

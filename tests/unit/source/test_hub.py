@@ -86,6 +86,18 @@ def test_shards_are_fetched_by_their_index(server: HubServer, tmp_path: Path) ->
         weights_in(Path(f"hf://{OWNED}"))
 
 
+def test_a_preset_is_fetched_with_its_task(server: HubServer) -> None:
+    server.files["model.weights.h5"] = server.files.pop("model.safetensors")
+    server.files |= {
+        "config.json": b'{"module": "keras_hub.src", "class_name": "Net"}',
+        "task.json": b"{}",
+        "tokenizer.json": b"{}",
+    }
+    found = weights_in(Path(f"hf://{OWNED}"))
+    assert {file.name for file in found.iterdir()} == {"config.json", "model.weights.h5", "task.json"}
+    assert {"task.weights.h5", "image_converter.json"} <= {*server.asked} and "tokenizer.json" not in server.asked
+
+
 def test_names_of_shards_that_leave_the_cache_are_not_asked_for(server: HubServer, tmp_path: Path) -> None:
     server.files["model.safetensors.index.json"] = json.dumps({"weight_map": {"a": "../../../evil.safetensors"}}).encode()
     server.files["../../../evil.safetensors"] = server.files.pop("model.safetensors")

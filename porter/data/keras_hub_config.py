@@ -1,0 +1,48 @@
+"""A protocol as the image_converter.json of a KerasHub preset states it (keras_hub/src/layers/preprocessing/image_converter.py).
+
+An ImageConverter resizes as keras.layers.Resizing, which may take the largest square of the centre first, multiplies by a scale and
+adds an offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CONVERTER_FILE = "image_converter.json"
+_KERNELS = {("bilinear", False): "tf_bilinear", ("bicubic", False): "tf_bicubic", ("bilinear", True): "tf_antialiased"}
+"""By the kernel, and whether it is antialiased."""
+ROUNDED = (
+    "photos are prepared as KerasHub prepares those in floats, to some last bits; of photos in bytes, it rounds what it resizes, "
+    "so values differ by half a level"
+)
+
+
+def from_keras_hub(converter: Mapping[str, Any]) -> dict[str, Any]:
+    """A protocol as porter.data.statements reads it.
+
+    Raises:
+        KeyError, TypeError, ValueError, ZeroDivisionError: it is incomplete, or none that porter can prepare.
+    """
+    settings = converter["config"]
+    rows, columns = settings["image_size"]
+    kernel = settings.get("interpolation", "bilinear"), settings.get("antialias", False)
+    if rows != columns or kernel not in _KERNELS or settings.get("pad_to_aspect_ratio"):
+        padded = ", padded" if settings.get("pad_to_aspect_ratio") else ""
+        raise ValueError(f"{rows}x{columns} by {kernel[0]}{', antialiased' if kernel[1] else ''}{padded}")
+    scale, offset = (_three(settings.get(name), usual) for name, usual in (("scale", 1.0), ("offset", 0.0)))
+    divide = 1 / scale[0] if len(set(scale)) == 1 else 255.0
+    std = [1 / (value * divide) for value in scale]
+    return {
+        "resize": "square" if settings.get("crop_to_aspect_ratio", True) else "squash",
+        "size": rows,
+        "interpolation": _KERNELS[kernel],
+        "divide": round(divide, 9),
+        "mean": [round(-value * deviation, 9) for value, deviation in zip(offset, std, strict=True)],
+        "std": [round(value, 9) for value in std],
+    }
+
+
+def _three(given: Any, usual: float) -> list[float]:
+    """A number for each channel."""
+    return [usual] * 3 if given is None else [float(value) for value in (given if isinstance(given, list) else [given] * 3)]

@@ -1,0 +1,62 @@
+"""Building Keras models that a stranger's file describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import Any
+
+from porter.base.errors import UsageError
+from porter.frameworks.tf.runtime import floating, import_keras
+
+_PARTS_OF_A_TENSOR, _USUAL_PARTS = 32, 8192
+"""How often Keras asks a policy for a type while it builds a network, for each tensor of its file and beside them: several times as
+often as for any."""
+_RANDOM = "seed_generator_state"
+"""A variable of layers that act in training only, which porter reads in no file."""
+
+
+def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) -> Any:
+    """The model in float32 with its own numbers, if it has as many as the file; it is first built without any.
+
+    Args:
+        tensors: of the file. numbers: in all of them.
+
+    Raises:
+        UsageError: it has more or fewer.
+    """
+    keras = import_keras()
+    with floating("float32"):
+        with _bounded(tensors, where), keras.StatelessScope(initialize_variables=False):
+            needed = sum(prod(each.shape) for each in build().variables if each.name != _RANDOM)
+        if needed != numbers:
+            message = f"config.json describes a network of {needed} weights, and the file holds {numbers}"
+            raise UsageError(message, where=where, next="fetch the folder again")
+        return build()
+
+
+@contextmanager
+def _bounded(tensors: int, where: str) -> Iterator[None]:
+    """Ends a construction of more layers than a file of so many tensors can have. Every layer asks the policy for its types."""
+    keras = import_keras()
+    left = _PARTS_OF_A_TENSOR * tensors + _USUAL_PARTS
+
+    def counted(name: str) -> property:
+        def found(self: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                message = f"config.json describes a larger network than the file's {tensors} tensors can fill"
+                raise UsageError(message, where=where, next="fetch the folder again")
+            return getattr(keras.DTypePolicy, name).fget(self)
+
+        return property(found)
+
+    asked = ("variable_dtype", "compute_dtype")
+    policy, before = type("Counted", (keras.DTypePolicy,), {name: counted(name) for name in asked}), keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy("float32"))
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)

@@ -1,0 +1,86 @@
+"""KerasHub's own models, of preset folders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from inspect import isclass
+from pathlib import Path
+from typing import Any
+
+from porter.base.errors import MissingFramework, UsageError
+from porter.base.package import expect_installed, install
+from porter.data.keras_hub_config import CONVERTER_FILE
+from porter.data.timm_config import CONFIG_FILE
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.damage import refusing_damage
+from porter.formats.keras import PRESET
+from porter.formats.keras.preset import BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHTS
+from porter.formats.limits import read_bounded, read_json
+from porter.zoos.folders import BuiltModel, stated_size
+
+_INSTALL = "pip install keras-hub"
+_MOST_BYTES = 1 << 20
+_ELSEWHERE = frozenset({"dtype", "head_dtype", "preprocessor"})
+"""Arguments that say types, which are those of the weights, and how photos are prepared."""
+
+
+def import_keras_hub() -> Any:
+    """keras_hub.models, on Keras's TensorFlow backend.
+
+    Raises:
+        MissingFramework: it or TensorFlow cannot be imported.
+    """
+    expect_installed("tensorflow", install("tf"))
+    expect_installed("keras_hub", _INSTALL)
+    from porter.frameworks.tf.runtime import import_keras
+
+    import_keras()
+    try:
+        return import_module("keras_hub").models
+    except ImportError as error:
+        raise MissingFramework(f"keras_hub cannot be imported: {error}", next=_INSTALL) from None
+
+
+def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltModel:
+    """See porter.zoos.folders.Library. Only classes of keras_hub.models are made, each called with plain values."""
+    folder, models = checkpoint.path.parent, import_keras_hub()
+    if checkpoint.format != PRESET:
+        raise UsageError("these are a part of a preset's tensors", where=str(checkpoint.path), next=f"name the folder {folder}")
+    from porter.frameworks.tf.construction import built_for
+
+    task = _stated(folder / TASK_FILE)
+    build = partial(_made, models, dict(config) if task is None else task, str(folder / (TASK_FILE if task else CONFIG_FILE)))
+    numbers = sum(array.size for array in checkpoint.tensors.values())
+    model = built_for(len(checkpoint.tensors), numbers, build, str(folder / CONFIG_FILE))
+    if TASK_WEIGHTS in {file.name for file in checkpoint.files}:
+        model.load_task_weights(str(folder / TASK_WEIGHTS))
+    (model if task is None else model.backbone).load_weights(str(folder / BACKBONE_WEIGHTS))
+    converter = _stated(folder / CONVERTER_FILE) or {}
+    size = stated_size(list(model.input_shape[1:3])) or stated_size(converter.get("config", {}).get("image_size"))
+    return BuiltModel(model, f"keras-hub {import_module('keras_hub').__version__}", size)
+
+
+def _stated(file: Path) -> Any:
+    """What a file of a preset says; None where there is none."""
+    if not file.is_file():
+        return None
+    with refusing_damage(file, "fetch the folder again", "this preset"):
+        return read_json(read_bounded(file, _MOST_BYTES))
+
+
+def _made(models: Any, stated: Any, where: str) -> Any:
+    """A model of KerasHub's, or a value, as `keras.saving.serialize_keras_object` states it."""
+    match stated:
+        case {"class_name": "function", "config": str(name)}:  # an activation
+            return name
+        case {"class_name": str(name), "config": dict() as given}:
+            made = getattr(models, name, None)
+            if not isclass(made) or not issubclass(made, models.Backbone | models.Task):
+                raise UsageError(f"keras-hub has no model '{name:.80}'", where=where, next="pip install --upgrade keras-hub")
+            arguments = {key: _made(models, value, where) for key, value in given.items() if key not in _ELSEWHERE}
+            return made(**arguments, **({"compile": False} if issubclass(made, models.Task) else {}))
+        case list():
+            return [_made(models, value, where) for value in stated]
+    return stated
