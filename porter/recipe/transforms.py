@@ -18,10 +18,16 @@ if TYPE_CHECKING:  # recipes are loaded by commands that need no numpy
 
 @dataclass(frozen=True)
 class Transform:
-    """A change of a file's array, and its inverse; both take the role. There is no inverse if something is lost."""
+    """A change of a file's array, and its inverse; both take the role.
+
+    Attributes:
+        inverse: None if something is lost.
+        computes: whether kernels get other numbers, which are rounded when they are stored.
+    """
 
     forward: Callable[[str, Array], Array]
     inverse: Callable[[str, Array], Array] | None
+    computes: bool = False
 
 
 def _conv1x1_to_dense(role: str, array: Array) -> Array:
@@ -67,11 +73,28 @@ def _grouped_to_depthwise(role: str, array: Array) -> Array:
     return parted.transpose(1, 0, 2, 3, 4).reshape(width, channels, rows, columns)
 
 
+def _standardized(epsilon: str) -> Transform:
+    def forward(role: str, array: Array) -> Array:
+        if role != "kernel":
+            return array
+        import numpy as np
+
+        filters = array.astype(np.float64)
+        axes = tuple(range(1, array.ndim))
+        deviations = np.sqrt(filters.var(axes, keepdims=True) + float(epsilon))
+        return np.asarray((filters - filters.mean(axes, keepdims=True)) / deviations)
+
+    forward.__doc__ = f"""(w - mean) / sqrt(variance + {epsilon}) over each filter w, in float64."""
+    return Transform(forward, None, computes=True)
+
+
 TRANSFORMS: Mapping[str, Transform] = {
     "conv1x1_to_dense": Transform(_conv1x1_to_dense, _dense_to_conv1x1),
     "dense_to_conv1x1": Transform(_dense_to_conv1x1, _conv1x1_to_dense),
     "drop_background": Transform(_drop_background, None),
     "depthwise_to_grouped": Transform(_depthwise_to_grouped, _grouped_to_depthwise),
+    "standardized_1e-10": _standardized("1e-10"),
+    "standardized_1e-8": _standardized("1e-8"),
 }
 
 
@@ -84,6 +107,11 @@ def apply_transforms(names: Sequence[str], role: str, array: Array) -> Array:
     for name in names:
         array = TRANSFORMS[name].forward(role, array)
     return array
+
+
+def computed(names: Sequence[str], role: str) -> bool:
+    """Whether transforms give a tensor other numbers than the file's."""
+    return role == "kernel" and any(TRANSFORMS[name].computes for name in names)
 
 
 def undo_transforms(names: Sequence[str], role: str, array: Array) -> Array:

@@ -21,6 +21,7 @@ from porter.graph import INPUT
 from porter.padding.sizes import InputSizes
 from porter.port import Facts, Origin, Port, SourceFile, TensorLists
 from porter.recipe import Member, assumed_size, with_options
+from porter.recipe.transforms import computed
 from porter.source.assumed import what_is_assumed
 from porter.source.opened import Fitted, Opened
 from porter.source.protocol import in_proportion, scaled
@@ -163,7 +164,11 @@ def of_fit(fit: Fit, checkpoint: Checkpoint, framework: str, native: tuple[int, 
             activation=fit.activation,
             left_out=_left_out(file, fit.taps) if file else (),
             licence=None,
-            evaluated=tuple(name for name in used if file and name in file.evaluated),
+            evaluated=tuple(
+                name
+                for (path, role), name in fit.tensors.items()
+                if (file and name in file.evaluated) or computed(fit.transforms.get(path, ()), role)
+            ),
         ),
         sizes=file.sizes(native) if file else InputSizes(native),
         framework=framework,

@@ -130,6 +130,7 @@ _MODULES = {
     "torchvision": "porter.zoos.torchvision",
     "timm": "porter.zoos.timm",
     "timm_tf": "porter.zoos.timm_tf",
+    "timm_bit": "porter.zoos.timm_bit",
     "timm_jax": "porter.zoos.timm_jax",
     "transformers": "porter.zoos.transformers",
     "transformers_torch": "porter.zoos.transformers_torch",

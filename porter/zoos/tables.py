@@ -136,7 +136,9 @@ TORCHVISION: Mapping[str, Call] = {
     **_same("wide_resnet50_2", "wide_resnet101_2"),
 }
 
+_BITS = ("r50x1", "r101x1", "r50x3", "r101x3", "r152x2", "r152x4")
 TIMM: Mapping[str, Call] = {
+    **{f"bit_{size}": (f"resnetv2_{size[1:]}_bit", {}) for size in _BITS},
     **_same(*_CONVNEXTS, "convnext_xlarge", *_DENSENETS, *_EFFICIENTNETS, "efficientnet_lite0", "inception_v3"),
     "mnasnet": ("mnasnet_100", {}),
     "mnasnet_1.4": ("mnasnet_140", {}),
@@ -162,6 +164,8 @@ TIMM: Mapping[str, Call] = {
 
 TIMM_JAX: Mapping[str, Call] = {variant: call for variant, call in TIMM.items() if variant.startswith("vit_")}
 """timm's models that load Google's files of JAX themselves."""
+TIMM_BIT: Mapping[str, Call] = {variant: call for variant, call in TIMM.items() if variant.startswith("bit_")}
+"""Those that load Google's Big Transfer."""
 
 _LIKE_TF: Mapping[str, Any] = {"pad_type": "same", "bn_eps": 1e-3}
 """What timm's own tf_ models set."""
@@ -280,7 +284,13 @@ def _transformers_mobilenets(tf_padding: bool) -> dict[str, Call]:
     }
 
 
+def _transformers_bit(layers: int, wider: int) -> dict[str, Any]:
+    widths = {"embedding_size": 64 * wider, "hidden_sizes": [width * wider for width in (256, 512, 1024, 2048)]}
+    return {"depths": _RESNETS[layers][1], **widths}
+
+
 TRANSFORMERS: Mapping[str, Call] = {
+    **{f"bit_{size}": ("bit", _transformers_bit(*map(int, size[1:].split("x")))) for size in _BITS},
     **{
         f"convnext_{size}": ("convnext", {"depths": depths, "hidden_sizes": [width, 2 * width, 4 * width, 8 * width]})
         for size, (depths, width) in _CONVNEXT_STAGES.items()
@@ -319,6 +329,18 @@ TRANSFORMERS_TORCH: Mapping[str, Call] = _transformers_mobilenets(tf_padding=Fal
 """Those that pad as torch does."""
 
 TRANSFORMERS_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "bit": {
+        "embedding_size": 64,
+        "hidden_sizes": [256, 512, 1024, 2048],
+        "depths": [3, 4, 6, 3],
+        "layer_type": "preactivation",
+        "hidden_act": "relu",
+        "global_padding": None,
+        "num_groups": 32,
+        "embedding_dynamic_padding": False,
+        "output_stride": 32,
+        "width_factor": 1,
+    },
     "convnext": {
         "hidden_sizes": [96, 192, 384, 768],
         "depths": [3, 3, 9, 3],
@@ -405,6 +427,7 @@ class OptionSetting(NamedTuple):
 _BN_EPSILON, _RELU6 = OptionSetting("bn_epsilon"), OptionSetting("relu6", {"relu6": True, "relu": False})
 SETTINGS: Mapping[str, Mapping[str, OptionSetting]] = {
     "timm": {"bn_eps": _BN_EPSILON},
+    "bit": {},
     "convnext": {"layer_norm_eps": OptionSetting("head_epsilon")},
     "efficientnet": {"batch_norm_eps": _BN_EPSILON},
     "regnet": {},
@@ -420,7 +443,13 @@ SETTINGS: Mapping[str, Mapping[str, OptionSetting]] = {
 """By library, or by `model_type` of transformers, the settings that are options of porter's recipes."""
 
 REFERENCES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "tf": {"keras": KERAS, "keras_applications": KERAS_APPLICATIONS, "tf_slim": TF_SLIM, "tensornets": TENSORNETS},
+    "tf": {
+        "keras": KERAS,
+        "keras_applications": KERAS_APPLICATIONS,
+        "tf_slim": TF_SLIM,
+        "tensornets": TENSORNETS,
+        "timm_bit": TIMM_BIT,
+    },
     "torch": {
         "torchvision": TORCHVISION,
         "timm": TIMM,

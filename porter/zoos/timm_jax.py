@@ -30,15 +30,25 @@ def build(
     variant: str, classes: int, size: tuple[int, int], checkpoint: Checkpoint, dtype: Dtype, options: Mapping[str, Any] = {}
 ) -> nn.Module:
     """See porter.zoos.implementation.Build."""
-    for package in ("torch", "torchvision", "timm"):
-        expect_installed(package, "pip install timm")
     if foreign := sorted(options.keys() - {SIDE, "tanh_gelu"}):
         raise MissingFramework(f"timm's transformer cannot be built with another {', '.join(foreign)}", next=OTHER_CODE)
-    builder = getattr(import_timm(), TIMM_JAX[variant][0])
+    settings = {"num_classes": classes, "act_layer": _GELU[options.get("tanh_gelu", True)], "img_size": size[0]}
+    return from_npz(TIMM_JAX[variant][0], settings, checkpoint, dtype)
+
+
+def from_npz(name: str, settings: Mapping[str, Any], checkpoint: Checkpoint, dtype: Dtype) -> nn.Module:
+    """timm's model of a name, filled by its own code for Google's files.
+
+    Raises:
+        MappingError: the tensors are not the model's.
+    """
+    for package in ("torch", "torchvision", "timm"):
+        expect_installed(package, "pip install timm")
+    builder = getattr(import_timm(), name)
     import torch
 
     with torch.device("meta"):
-        model: nn.Module = builder(num_classes=classes, act_layer=_GELU[options.get("tanh_gelu", True)], img_size=size[0])
+        model: nn.Module = builder(**settings)
     model = model.to(getattr(torch, dtype)).to_empty(device="cpu").eval()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -17,7 +17,7 @@ from porter.base.errors import GraphError
 from porter.recipe import Member, Recipe, expand, find_recipe, layer_names, tap_names
 from tests.support.checkout import ROOT
 from tests.support.frameworks.small_variants import REFUSED
-from tests.support.parity import expect_proof, zoos_reference
+from tests.support.parity import expect_proof, zoos_source
 from tests.support.recipe.recipes import all_recipes
 from tests.support.shallow import shallow_recipes, shallow_zoos
 from tests.support.tensornets_files import needs_tensornets
@@ -42,6 +42,9 @@ TORCH = ("torch",)
 TF = ("tf",)
 """Only tf, where the zoo's own framework needs no other pads."""
 CASES = {
+    ("bit_r50x1", "big_transfer"): BOTH,
+    ("bit_r50x1", "timm"): TORCH,
+    ("bit_r50x1", "transformers"): TORCH,
     ("cifar_resnet20", "akamaster"): TF,
     ("convnext_tiny", "torchvision"): BOTH,
     ("convnext_tiny", "timm"): TORCH,
@@ -127,6 +130,8 @@ CASES = {
     ("xception", "timm"): BOTH,
 }
 FULL = {
+    ("bit_r50x1", "timm"),
+    ("bit_r50x1", "transformers"),
     ("cifar_resnet20", "akamaster"),
     ("convnext_tiny", "timm"),
     ("convnext_tiny", "transformers"),
@@ -191,6 +196,7 @@ LATER = {
 IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
 SILENT = {
     ("resnet_cifar", "akamaster"): ("/relu1", "/relu", "/cells", "/add", "head/pool"),
+    ("bit", "transformers"): ("/norm1", "/norm2", "/norm3", "head/norm"),
     ("convnext", "torchvision"): ("/norm", "/mlp1", "/gelu"),
     ("convnext", "timm"): ("/norm", "/mlp1", "/gelu", "/mlp2"),
     ("convnext", "transformers"): ("/norm", "/mlp1", "/gelu", "/mlp2", "head/pool"),
@@ -257,13 +263,13 @@ def test_port_computes_the_references_function(
 ) -> None:
     size = OTHER_SIZES.get((variant, zoo), SMALL)
     weights = published_like(tmp_path, variant, zoo, recipes, size)
-    reference = zoos_reference(variant, zoo, weights, recipes)
+    source = zoos_source(variant, zoo, weights, recipes)
     silent = SILENT.get((find_recipe(variant).architecture, zoo), ())
     for framework in frameworks:
         for input_size in (f"{size[0]}x{size[1]}", "any"):
             settings = {"weights": weights, "recipes": recipes, "check": False, "input_size": input_size}
             port = porter.convert(variant, zoo, framework, out=tmp_path / framework / input_size, **settings).port
-            expect_proof(port, reference, size, silent)
+            expect_proof(port, source, size, silent)
             if not port.plan.fixed_by_pads:  # otherwise every size, or the only one that its layers take
                 break
 
@@ -279,7 +285,7 @@ def test_port_to_caffe_computes_the_references_function(variant: str, zoo: str, 
             porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings)
         return
     port = porter.convert(variant, zoo, "caffe", out=tmp_path / "port", **settings).port
-    expect_proof(port, zoos_reference(variant, zoo, weights, recipes), size, SILENT.get((architecture, zoo), ()))
+    expect_proof(port, zoos_source(variant, zoo, weights, recipes), size, SILENT.get((architecture, zoo), ()))
 
 
 def test_every_zoo_of_every_recipe_has_a_case() -> None:

@@ -42,6 +42,14 @@ def akamaster_preset(image: Image.Image) -> Values:
     return values
 
 
+def big_transfer(image: Image.Image, size: int) -> Values:
+    """bit_pytorch/train.py of google-research/big_transfer, for photos above 96x96; gives 3 x size x size."""
+    transforms = torchvision_transforms()
+    normalize = transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+    values: Values = transforms.Compose([transforms.Resize((size, size)), transforms.ToTensor(), normalize])(image).numpy()
+    return values
+
+
 def timm_preset(model: str) -> Callable[[Image.Image], Values]:
     """timm's transform for a pretrained model; gives 3 x rows x columns."""
     import_timm()

@@ -11,6 +11,7 @@ from porter.port import Port
 from porter.recipe import find_recipe
 from porter.source.opened import Opened
 from porter.verification.check import Check
+from porter.verification.computed import unrounded_tensors
 from porter.verification.references import SourceValues
 from porter.verification.results import Parity
 from porter.verification.sizes import Sizes
@@ -51,19 +52,24 @@ def reference_of(opened: Opened) -> Remembered | None:
     return None if first is None else Remembered(first)
 
 
-def zoos_reference(variant: str, zoo: str, weights: Path, recipes: Path | None = None) -> Remembered:
-    """The zoo's own implementation, or code of `OWN_CODE`, with these weights."""
+def check_of(port: Port, opened: Opened, dtypes: tuple[Dtype, ...]) -> Check:
+    """A check of a port, with computed numbers as they are before they are rounded."""
+    return Check(port, dtypes, tensors=unrounded_tensors(port, opened.graph, opened.tensors) if port.record.computed else None)
+
+
+def zoos_source(variant: str, zoo: str, weights: Path, recipes: Path | None = None) -> tuple[Opened, Remembered]:
+    """The weights as a zoo's, and the zoo's own implementation, or code of `OWN_CODE`, with them."""
     recipe = find_recipe(variant, recipes)
     opened = open_member(recipe.member(variant, zoo), weights)
     reference = reference_of(opened)
     own_graph = "the file's own graph" if recipe.zoo(zoo, variant).framework == "caffe" else None
     assert reference is not None and (zoo in OWN_CODE or reference.name == (recipe.zoo(zoo, variant).reference or own_graph))
-    return reference
+    return opened, reference
 
 
-def expect_proof(port: Port, reference: SourceValues, size: tuple[int, int], silent: tuple[str, ...]) -> Parity:
+def expect_proof(port: Port, source: tuple[Opened, SourceValues], size: tuple[int, int], silent: tuple[str, ...]) -> Parity:
     """The function is the same: in float64 1e-10 at every node, except those whose paths end in one of `silent`."""
-    (found,) = Check(port, ("float64",)).prove(reference, Sizes((size,), ())).parities
+    (found,) = check_of(port, source[0], ("float64",)).prove(source[1], Sizes((size,), ())).parities
     assert all(node.rel_l2 <= 1e-10 for node in found.nodes) and found.logits.argmax_equal
     assert all(path.endswith(silent) for path in found.uncompared)
     return found

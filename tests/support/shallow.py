@@ -67,6 +67,7 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
     yield import_models().vision_transformer, "_vision_transformer", lambda build: _narrow_vit(build, "num_layers")
     yield import_timm().vision_transformer, "_create_vision_transformer", lambda build: _narrow_vit(build, "depth")
     yield import_timm().resnet, "_create_resnet", lambda build: _timms(build, "layers")
+    yield import_timm().resnetv2, "_create_resnetv2_bit", lambda build: _timms(build, "layers")
     yield import_timm().convnext, "_create_convnext", lambda build: _timms(build, "depths")
     yield import_timm().densenet, "_create_densenet", lambda build: _timms(build, "block_config")
     yield import_transformers().AutoConfig, "for_model", _transformers
@@ -115,7 +116,9 @@ def _transformers(build: Build) -> Build:
     def shallow(kind: str, **settings: Any) -> Any:
         sizes = ("hidden_size", "num_attention_heads", "intermediate_size")
         less = {name: settings[name] // FEWER_HEADS for name in sizes if name in settings}
-        less |= {"num_hidden_layers": DEPTHS[0]} if less else {"depths": list(DEPTHS)} if kind in ("convnext", "resnet") else {}
+        less |= (
+            {"num_hidden_layers": DEPTHS[0]} if less else {"depths": list(DEPTHS)} if kind in ("bit", "convnext", "resnet") else {}
+        )
         return build(kind, **settings | less)
 
     return shallow

@@ -57,10 +57,10 @@ def takes(graph: Graph, size: tuple[int, int]) -> bool:
 
 
 def _pooled_unclipped(graph: Graph) -> list[str]:
-    """Convolutions that a max pool reads as they are: of values mostly above zero, no pool of theirs tells what fills its pad."""
+    """Convolutions with a bias that a max pool reads as they are: of values mostly above zero, no pool tells what fills its pad."""
     pools = [node for node in graph.nodes if isinstance(node.op, MaxPool) and max(node.op.window.kernel) > 1]
     read = [graph.by_path[path] for pool in pools for path in pool.inputs]
-    return [node.path for node in read if isinstance(node.op, Conv)]
+    return [node.path for node in read if isinstance(node.op, Conv) and node.op.bias]
 
 
 def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes: Path | None = None) -> Checkpoint:

@@ -38,7 +38,7 @@ def published_like(
     if member.zoo.framework == "mxnet":
         write_gluon(gluon_name(variant), folder, member.native_size()[0])
         return folder / "net-0000.params"
-    if member.zoo.framework == "jax":
+    if member.zoo.framework == "jax" or member.zoo.reference == "timm_bit":
         np.savez(folder / f"{variant}.npz", **source_checkpoint(variant, zoo_name, recipes=recipes).tensors)
         return folder / f"{variant}.npz"
     if member.zoo.framework == "torch" and member.zoo.reference is None:

@@ -16,6 +16,9 @@ from tests.support.originals import Pixels, Values
 from tests.support.protocol_guide import Use, uses
 
 TIMM = {  # by a variant whose protocol is its own, or by architecture
+    ("bit", "timm"): "resnetv2_50x1_bit.goog_distilled_in1k",
+    ("bit_r101x1", "timm"): "resnetv2_101x1_bit.goog_in21k_ft_in1k",
+    ("bit_r152x4", "timm"): "resnetv2_152x4_bit.goog_in21k_ft_in1k",
     ("convnext", "timm"): "convnext_tiny.fb_in1k",
     ("densenet", "timm"): "densenet121.ra_in1k",
     **{
@@ -59,6 +62,16 @@ _CONVNEXTS: tuple[str, dict[str, Any]] = (
     },
 )
 TRANSFORMERS: dict[str, tuple[str, dict[str, Any]]] = {  # an image processor, and what the folders of the authors say of it
+    "bit": (
+        "Bit",
+        {
+            "size": {"shortest_edge": 448},
+            "crop_size": {"height": 448, "width": 448},
+            "resample": 2,
+            "image_mean": [0.5, 0.5, 0.5],
+            "image_std": [0.5, 0.5, 0.5],
+        },
+    ),
     "convnext": _CONVNEXTS,
     "mobilenet_v1": ("MobileNetV1", {}),
     "mobilenet_v2": ("MobileNetV2", {}),
@@ -126,6 +139,8 @@ def original(use: Use, image: Image.Image | Pixels) -> Values:
         return made
     if use.zoo == "deit":
         return originals.timm_transform(DEIT)(image)
+    if use.zoo == "big_transfer":
+        return originals.big_transfer(image, protocol.size)
     if use.zoo.startswith("vit_jax"):
         return originals.vit_jax(np.asarray(image), protocol.size).transpose(2, 0, 1)
     if use.zoo == "gluon":

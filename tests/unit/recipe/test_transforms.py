@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from porter.base.errors import MappingError
-from porter.recipe.transforms import TRANSFORMS, apply_transforms, undo_transforms
+from porter.recipe.transforms import TRANSFORMS, apply_transforms, computed, undo_transforms
 
 RNG = np.random.default_rng(0)
 
@@ -47,6 +47,19 @@ def test_a_depthwise_kernel_and_a_fixed_sum_are_a_grouped_convolution() -> None:
     grouped = apply_transforms(("depthwise_to_grouped",), "kernel", kernel)
     ours = [sum(correlate(image[o // width * width + j], grouped[o, j]) for j in range(width)) for o in range(channels)]
     np.testing.assert_allclose(ours, written, rtol=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", ["1e-8", "1e-10"])
+def test_kernels_are_standardised_as_torchs_batch_norm_does(epsilon: str) -> None:
+    torch = pytest.importorskip("torch")
+    kernel, name = (1e-4 * RNG.normal(size=(6, 5, 3, 3))).astype(np.float32), f"standardized_{epsilon}"
+    rows = torch.from_numpy(kernel).double().reshape(1, 6, -1)
+    wanted = torch.nn.functional.batch_norm(rows, None, None, training=True, eps=float(epsilon)).reshape(kernel.shape).numpy()
+    found = apply_transforms((name,), "kernel", kernel)
+    assert found.dtype == np.float64 and computed((name,), "kernel") and not computed((name,), "bias")
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+    with pytest.raises(MappingError, match="cannot be undone"):
+        undo_transforms((name,), "kernel", found)
 
 
 @pytest.mark.parametrize(

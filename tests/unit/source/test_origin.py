@@ -42,6 +42,7 @@ ALL = [
 ]
 """Every pair of twins of every recipe, both ways."""
 SET_BY_TRANSFORMERS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "bit": ({}, {}),
     "convnext": ({"layer_norm_eps": 1e-4}, {"head_epsilon": 1e-4}),
     "efficientnet": ({"batch_norm_eps": 1e-4}, {"bn_epsilon": 1e-4}),
     "mobilenet_v1": ({"layer_norm_eps": 1e-4, "hidden_act": "relu"}, {"bn_epsilon": 1e-4, "relu6": False}),
