@@ -13,13 +13,14 @@ from porter.base.errors import MissingFramework
 __version__ = "0.1.0"
 """pyproject.toml, the command line and the record of a port read it here."""
 
-Extra = Literal["torch", "tf", "onnx", "data"]
+Extra = Literal["torch", "tf", "onnx", "flax", "data"]
 
 TENSORFLOW = "tensorflow-cpu" if sys.platform == "linux" else "tensorflow"
 EXTRAS: Mapping[Extra, tuple[str, ...]] = {
     "torch": ("torch>=2.4", "torchvision>=0.19"),
     "tf": (f"{TENSORFLOW}>=2.16", "keras>=3.5"),
     "onnx": ("onnx>=1.16", "onnxruntime>=1.18"),
+    "flax": ("jax>=0.7", "flax>=0.12", "orbax-checkpoint>=0.11"),
     "data": ("pyarrow>=17", "simplejpeg>=1.7"),
 }
 """As pyproject.toml's extras of these names state them for this system."""

@@ -143,16 +143,17 @@ class Destination(Protocol):
 
 if TYPE_CHECKING:
     from porter.frameworks.caffe.destination import DESTINATION as caffe
+    from porter.frameworks.flax import destination as flax
     from porter.frameworks.mxnet.destination import DESTINATION as mxnet
     from porter.frameworks.numpy import engine as numpy
     from porter.frameworks.onnx import destination as onnx
     from porter.frameworks.tf import destination as tf
     from porter.frameworks.torch import destination as torch
 
-    _destinations: tuple[Destination, ...] = (caffe, mxnet, onnx, tf, torch)
+    _destinations: tuple[Destination, ...] = (caffe, flax, mxnet, onnx, tf, torch)
     _engine: Engine = numpy  # a destination's is compared where it names it
 
-DESTINATION_NAMES = ("tf", "torch", "onnx", "caffe", "mxnet")
+DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "caffe", "mxnet")
 """Folders here with a destination.py, as `--to` names them."""
 TRAINED = ("tf", "torch")
 """Those whose models are trained on; their dialects are PortDialects (porter.frameworks.dialects)."""

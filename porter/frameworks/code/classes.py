@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from porter.frameworks.code.forward import Forward
-from porter.frameworks.code.language import Language, Layer
+from porter.frameworks.code.language import CHAIN, ROW, Language, Layer
 from porter.frameworks.code.runs import SHORTEST, Run, find_runs, whole_run
-from porter.frameworks.code.template import CHAIN, ROW, Alternative, Edge, Template, TemplatePart
+from porter.frameworks.code.template import Alternative, Edge, Template, TemplatePart
 from porter.frameworks.code.text import INDENT, Call, Choice, Expression, Item, call, comment, expressed, lines, literal, spelled
 from porter.frameworks.code.tree import Body
 from porter.graph.blocks.arguments import Arguments, Vector
@@ -190,7 +190,7 @@ class _Writer:
             self.body += lines(f"self.{part.name} = ", self.known.stages[part.name], depth=2)
             return
         language = self.known.language
-        if single and part.alternatives[0].kind in (CHAIN, ROW):
+        if single and part.alternatives[0].kind == language.in_a_row:
             run = whole_run(part.alternatives[0].parts, self.known.classes)
             if run is not None and len(run.names) >= SHORTEST:
                 self.body.append(f"{INDENT * 2}self.{part.name} = {language.row}")

@@ -13,6 +13,9 @@ from porter.graph.blocks.arguments import Value
 from porter.graph.plan import Plan
 from porter.padding import ANY, Front, Realisation, Site
 
+CHAIN, ROW = "chain", "row"
+"""Kinds of parts that are modules one after the other, with names or without."""
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -132,7 +135,7 @@ class Language:
         method: what a call of a module runs.
         identity: a layer that changes nothing.
         row: an empty row of modules.
-        imported: names that the text imports.
+        imported: names that the text imports, and functions that it defines and calls.
         taken: other names that it uses itself.
         of_modules: names that every module has; a part of that name would hide them.
         rows: whether numbered uses of a block, one after the other, are a list without names.
@@ -140,7 +143,7 @@ class Language:
         functions: kinds that are said where they are applied, and have no arguments.
         with_tensors: kinds that hold tensors.
         of_map: the layer that makes a map of features.
-        kept: by kind of a global pool, the one that keeps its map.
+        kept: for a global pool, the one that keeps its map; None for other layers.
         norms: kinds of batch norms by the names that they get where several places share some arguments, with these arguments'
             defaults.
         applied: one of `functions` applied to values.
@@ -163,7 +166,7 @@ class Language:
     functions: Collection[str]
     with_tensors: Collection[str]
     of_map: Layer
-    kept: Mapping[str, Layer]
+    kept: Callable[[Layer], Layer | None]
     norms: Mapping[str, Norm]
     applied: Callable[[str, Sequence[Expression]], Expression]
     made: Callable[[str, Mapping[str, Expression], str | None], Expression]
@@ -173,6 +176,11 @@ class Language:
     given: str = ""
     rows: bool = False
     inline: Callable[[str, Mapping[str, Expression], Sequence[Expression]], Expression] | None = None
+
+    @property
+    def in_a_row(self) -> str:
+        """The kind of parts that a loop can make."""
+        return ROW if self.rows else CHAIN
 
     @property
     def passed(self) -> tuple[str, ...]:

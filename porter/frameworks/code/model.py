@@ -79,7 +79,8 @@ class _Classes:
         """Functions for the rows that have parts of the same class and numbered names: `stage` for `stage1` to `stage4`."""
         alike: dict[tuple[str, str, str, int], dict[str, Run]] = {}
         for part in template.parts:
-            run = whole_run(part.alternatives[0].parts, self.by_name)
+            first = part.alternatives[0]
+            run = whole_run(first.parts, self.by_name) if first.kind == self.language.in_a_row else None
             if run is not None:
                 name = re.sub(r"\d+$", "", part.name)
                 alike.setdefault((name, run.kind, run.pattern, run.start), {})[part.name] = run

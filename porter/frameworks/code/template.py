@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from porter.frameworks.code.language import Layer
+from porter.frameworks.code.language import CHAIN, ROW, Layer
 from porter.frameworks.code.tree import Again, Body, Part
 from porter.graph.blocks.arguments import Value
 from porter.graph.blocks.kinds import Unlike, merged
-
-CHAIN, ROW = "chain", "row"
-"""Kinds of parts that are modules one after the other, with names or without."""
 
 
 @dataclass(frozen=True)

@@ -98,13 +98,13 @@ def _without_reshapes(graph: Graph, steps: Sequence[Step], language: Language) -
     """The steps without those that make a map of a global pool's features again, if nothing else reads these: the pool keeps it."""
     by_path, reads = {step.path: step for step in steps}, Counter(graph.outputs)
     reads.update(source for step in steps for source in step.inputs)
-    pools = {
-        step.path: step.inputs[0]
-        for step in steps
-        if step.layer == language.of_map and step.path not in graph.outputs and reads[step.inputs[0]] == 1
-        if step.inputs[0] in by_path and by_path[step.inputs[0]].layer.kind in language.kept
-    }
-    kept = {pool: language.kept[by_path[pool].layer.kind] for pool in pools.values()}
+    pools, kept = dict[str, str](), dict[str, Layer]()
+    for step in steps:
+        source = by_path.get(step.inputs[0])
+        if step.layer == language.of_map and step.path not in graph.outputs and source is not None and reads[source.path] == 1:
+            pool = language.kept(source.layer)
+            if pool is not None:
+                pools[step.path], kept[source.path] = source.path, pool
     return [
         replace(step, layer=kept.get(step.path, step.layer), inputs=tuple(pools.get(path, path) for path in step.inputs))
         for step in steps
@@ -201,7 +201,7 @@ class _Nesting:
             part = body.parts[0]
             return _Placed("", path, part.content, (source,), output, place)
         else:
-            body = replace(body, row=row and self.language.rows and _is_numbered(body))
+            body = replace(body, row=self.language.rows and _are_uses(body) and _is_numbered(body))
         return _Placed("", path, body, (source,), output, place)
 
     def _has_no_tensors(self, content: Layer | Body | Again) -> bool:
@@ -268,8 +268,13 @@ def _is_chain(body: Body, language: Language) -> bool:
 
 def _is_row(body: Body, language: Language) -> bool:
     """Whether it is uses of one block, one after the other; one class for rows of several lengths would have absent units."""
+    return len(body.parts) > 1 and _are_uses(body) and _is_chain(body, language)
+
+
+def _are_uses(body: Body) -> bool:
+    """Whether its parts are uses of one block."""
     blocks = {part.content.block if isinstance(part.content, Body) else None for part in body.parts}
-    return len(body.parts) > 1 and len(blocks) == 1 and None not in blocks and _is_chain(body, language)
+    return len(blocks) == 1 and None not in blocks
 
 
 def _is_numbered(body: Body) -> bool:

@@ -10,9 +10,7 @@ from porter.frameworks.tf.layers import LAYERS
 from porter.frameworks.tf.maker import LayerMaker
 from porter.frameworks.tf.statement import Symbol
 from porter.graph import Op, ops
-
-CHANNELS_LAST = (1, 2, 0)
-"""For each axis of a map in Keras its place in porter's order."""
+from porter.graph.ops import CHANNELS_LAST
 
 
 def _rearrange(maker: LayerMaker, op: ops.Rearrange, name: str, inputs: list[Symbol], of_map: bool) -> Symbol:

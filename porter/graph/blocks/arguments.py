@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
+from typing import TypeAlias
 
-Value = int | float | bool | str | tuple[int, ...] | tuple[float, ...]
+Value: TypeAlias = "int | float | bool | str | tuple[Value, ...] | None"
 Vector = Mapping[int, Value]
 """The value in each use of the block that has the slot, by the number of the use."""
 

@@ -15,8 +15,8 @@ from porter.graph.ops.kinds import Count, Flag, Kind, Number, Sizes
 from porter.graph.ops.op import KeepsSign, Op, Shape, Tensors, array_shape, expect_array, expect_known_channels, shape_text
 
 MOST_AXES = 10
-_CHANNELS_LAST = (1, 2, 0)
-"""For each axis of a map of rows, columns, channels its place in porter's order."""
+CHANNELS_LAST = (1, 2, 0)
+"""For each axis of a map with its channels last (rows, columns, channels) its place in porter's order."""
 _GROUP = re.compile(r"\(([^()]*)\)|(\S+)")
 _PART = re.compile(r"([a-z]\w?)(?:=(\d{1,7}))?", re.ASCII)
 
@@ -126,8 +126,8 @@ class Rearrange(KeepsSign, name="rearrange"):
             Whether it is a reshape, and its sizes, -1 for those that are open; otherwise the axis that each axis of the result was.
         """
         moves, parts = self.moves, self.moves.parts(shape)
-        split = [moves.split[axis] for axis in _CHANNELS_LAST] if of_map and channels_last else moves.split
-        joined = [moves.joined[axis] for axis in _CHANNELS_LAST] if self.map and channels_last else moves.joined
+        split = [moves.split[axis] for axis in CHANNELS_LAST] if of_map and channels_last else moves.split
+        joined = [moves.joined[axis] for axis in CHANNELS_LAST] if self.map and channels_last else moves.joined
         before, after = [name for axis in split for name, _ in axis], [name for axis in joined for name in axis]
         found: list[tuple[bool, tuple[int, ...]]] = []
         if before != after:

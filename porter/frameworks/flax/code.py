@@ -1,0 +1,218 @@
+"""`model.py` of a port: the plan in flax.nnx as a person would write it; and the places of its variables. Imports no JAX.
+
+It needs jax, flax, safetensors and the standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from importlib.resources import files
+
+from porter.frameworks.code.forward import OPERATORS
+from porter.frameworks.code.language import Language, Layer, Norm
+from porter.frameworks.code.model import model_classes, named_norms
+from porter.frameworks.code.text import Call, Choice, Expression, Item, call, flat, literal
+from porter.frameworks.code.tree import Body, make_tree
+from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
+from porter.graph import INPUT, axes_text, batch_text
+from porter.graph.blocks.arguments import Value
+from porter.graph.ops import is_map
+from porter.graph.plan import Plan, taken_shapes
+
+Place = tuple[str | int, ...]
+"""The path of a layer in a module: names of attributes, and numbers among the `layers` of a row."""
+
+_POSITIONAL: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("nnx.Conv", "nnx.ConvTranspose", "GroupedConvTranspose"), ("in_features", "out_features", "kernel_size")),
+    **dict.fromkeys(("nnx.BatchNorm", "nnx.LayerNorm", "nnx.RMSNorm", "nnx.GroupNorm"), ("num_features",)),
+    **dict.fromkeys(("ChannelScale", "PReLU"), ("features",)),
+    **dict.fromkeys(("AddArray", "MultiplyArray"), ("shape",)),
+    **dict.fromkeys(("nnx.max_pool", "nnx.avg_pool"), ("window_shape",)),
+    "nnx.Linear": ("in_features", "out_features"),
+    "Tokens": ("count", "features"),
+    "jnp.pad": ("pad_width",),
+    "rearrange": ("pattern",),
+}
+_POOL: Mapping[str, Value] = {"padding": "VALID", "count_include_pad": True}
+_CONV: Mapping[str, Value] = {"strides": 1, "padding": "SAME", "kernel_dilation": 1, "feature_group_count": 1, "use_bias": True}
+_TRANSPOSED: Mapping[str, Value] = {"strides": (1, 1), "kernel_dilation": (1, 1), "use_bias": True}
+_NORM: Mapping[str, Value] = {"use_scale": True, "use_bias": True}
+_LAYER_NORM: Mapping[str, Value] = {**_NORM, "epsilon": 1e-6}
+_DEFAULTS: Mapping[str, Mapping[str, Value]] = {
+    **dict.fromkeys(("nnx.max_pool", "nnx.avg_pool"), _POOL),
+    **dict.fromkeys(("nnx.ConvTranspose", "GroupedConvTranspose"), _TRANSPOSED),
+    **dict.fromkeys(("nnx.LayerNorm", "nnx.RMSNorm", "nnx.GroupNorm"), _LAYER_NORM),
+    **{kind: {"keepdims": False} for kind in ("jnp.mean", "jnp.max", "jnp.linalg.norm")},
+    **{kind: {"order": "DCR"} for kind in ("depth_to_space", "space_to_depth")},
+    **{kind: {"alpha": 1.0} for kind in ("nnx.elu", "nnx.celu")},
+    "nnx.BatchNorm": {**_NORM, "epsilon": 1e-5, "momentum": 0.99},
+    "nnx.Conv": _CONV,
+    "nnx.Linear": {"use_bias": True},
+    "nnx.gelu": {"approximate": True},
+    "ChannelScale": {"use_bias": False},
+    "flatten": {"order": "HWC"},
+    "jnp.pad": {"constant_values": 0.0},
+    "matmul": {"transpose": False},
+    "same_pad": {"dilation": (1, 1), "lower": False, "fill": 0.0},
+    "step": {"inclusive": False},
+}
+_OF_MODULES = "eval iter_children iter_modules perturb set_attributes sow train"
+
+
+def _applied(function: str, inputs: Sequence[Expression]) -> Expression:
+    """A function of FUNCTIONS applied to values."""
+    if function == "concat":
+        return Call("jnp.concatenate", (Item(Call("", tuple(map(Item, inputs)), "[]")), Item("-1", "axis")))
+    if function in OPERATORS:
+        return OPERATORS[function].join(f"({flat(value)})" if isinstance(value, Choice) else str(value) for value in inputs)
+    return reduce(partial(call, f"jnp.{function}"), inputs)
+
+
+def _called(kind: str, texts: Mapping[str, Expression], before: Sequence[Expression], name: str | None = None) -> Call:
+    defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
+    first = _POSITIONAL.get(kind, ()) if kind in WITH_TENSORS or kind.startswith(("nnx.", "jnp.pad", "rearrange")) else ()
+    named = {slot: text for slot, text in texts.items() if slot not in first and defaults.get(slot) != text}
+    return call(name or kind, *before, *(texts[slot] for slot in first), **named)
+
+
+def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expression:
+    if kind in WITH_TENSORS:
+        made = _called(kind, texts, (), name)
+        return replace(made, items=(*made.items, Item("rngs", "rngs")))
+    defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
+    named = {slot: text for slot, text in texts.items() if defaults.get(slot) != text}
+    return call("partial", kind, **named) if named else kind
+
+
+def _definitions() -> dict[str, str]:
+    """The classes and functions of layers.py without their types, by name, in their order."""
+    text = files("porter.frameworks.flax").joinpath("layers.py").read_text(encoding="utf-8")
+    lines, found = text.splitlines(), [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in found}
+
+
+_OWN_LAYERS = _definitions()
+
+LANGUAGE = Language(
+    module="nnx.Module",
+    begin=(),
+    method="__call__",
+    identity="nnx.identity",
+    row="nnx.Sequential()",
+    imported=frozenset({"jax", "jnp", "nnx", "partial", *_OWN_LAYERS}),
+    taken=frozenset({"Path", "load_file", "math", "re", "BatchNorm", "rngs"}),
+    of_modules=frozenset(_OF_MODULES.split()),
+    functions=FUNCTIONS,
+    with_tensors=WITH_TENSORS,
+    of_map=MAP_OF_FEATURES,
+    kept=lambda layer: (
+        replace(layer, arguments={**layer.arguments, "keepdims": True}) if layer.arguments.get("axis") == (1, 2) else None
+    ),
+    norms={"nnx.BatchNorm": Norm("BatchNorm", "nnx.BatchNorm", {"epsilon": 1e-5, "momentum": 0.99})},
+    applied=_applied,
+    made=_made,
+    chained=lambda items, row: Call("nnx.Sequential", tuple(Item(item.value) for item in items)) if row else Call("Layers", items),
+    added=lambda target, name, layer: (
+        call("setattr", "self", f'f"{name}"', layer) if target == "self" else call(f"{target}.layers.append", layer)
+    ),
+    got=lambda name: f'getattr(self, f"{name}")',
+    given="rngs",
+    rows=True,
+    inline=lambda kind, texts, inputs: _called(kind, texts, inputs),
+)
+
+
+def places(plan: Plan) -> dict[str, Place]:
+    """Where the layer of each node stands, by the node's path, and so its variables' paths in nnx."""
+    tree = make_tree(plan.graph, SPELLINGS.steps(plan), LANGUAGE)
+    found = dict(_places(tree, "", ()))
+    return {node.path: found[node.holder] for node in plan.graph.nodes if node.holder in found}
+
+
+def _places(body: Body, prefix: str, place: Place) -> Iterator[tuple[str, Place]]:
+    for number, part in enumerate(body.parts):
+        here: Place = (*place, "layers", number) if body.row else (*place, *part.name.split("."))
+        path = prefix + part.name.replace(".", "/")
+        if isinstance(part.content, Body):
+            yield from _places(part.content, f"{part.content.path}/", here)
+        elif isinstance(part.content, Layer):
+            yield path, here
+
+
+def model_source(plan: Plan) -> str:
+    """The text of model.py.
+
+    Raises:
+        GraphError: part of a path is no Python name. PaddingError: the plan was made for another framework.
+    """
+    steps = SPELLINGS.steps(plan)
+    tree = make_tree(plan.graph, steps, LANGUAGE)
+    body = model_classes(tree, plan.graph, steps, LANGUAGE, _fixed_size(plan, {INPUT: "x", **tree.further}))
+    own = _own_layers(body)
+    size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
+    further = taken_shapes(plan)
+    first = further.pop(INPUT)
+    taken = axes_text(first) if plan.graph.axes else f"N x H x W x {plan.graph.channels}, {size}"
+    taken += "".join(f"; {tree.further[path]}: {batch_text(shape)}" for path, shape in further.items())
+    norms = named_norms(tree, LANGUAGE)
+    text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER)))
+    standard = "".join(f"import {name}\n" for name in ("math", "re") if f"{name}." in own)
+    standard += "from functools import partial\n" if "partial(" in text else ""
+    standard += "from pathlib import Path\n" + ("from typing import Any\n" if re.search(r"\bAny\b", own) else "")
+    imports = "import jax\n" * bool(re.search(r"\bjax\.", own + body)) + "import jax.numpy as jnp\n" * ("jnp." in own + body)
+    head = f'"""Input: {taken}. Written by porter; `load()` reads the weights beside it."""'
+    imports += "from flax import nnx\nfrom safetensors.flax import load_file\n"
+    return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
+
+
+def _own_layers(body: str) -> str:
+    """The text of those of _OWN_LAYERS that `body`, or another of them, needs."""
+    found: list[str] = []
+    for name, text in reversed(_OWN_LAYERS.items()):
+        if re.search(rf"(?<![\w.]){name}\b(?!=)", "\n".join([body, *found])):
+            found.insert(0, text)
+    return "\n\n\n".join(found)
+
+
+def _fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
+    """The first lines of `__call__` if the plan is right at one input size only, or an input is no map.
+
+    Args:
+        names: of the arguments, by path.
+    """
+    right = "the pads are right at" if plan.fixed_by_pads else "the layers fit"
+    lines = []
+    for path, shape in taken_shapes(plan).items():
+        x = names[path]
+        if is_map(shape) and None not in shape:
+            _, rows, columns = shape
+            lines += [
+                f"        if {x}.shape[1:3] != ({rows}, {columns}):",
+                f'            raise ValueError(f"{right} {rows}x{columns} only, got {{{x}.shape[1:3]}}")',
+            ]
+        elif not is_map(shape):
+            other = [f"{x}.shape[{axis}] != {size}" for axis, size in enumerate(shape, 1) if size is not None]
+            lines += [
+                f"        if {' or '.join([f'{x}.ndim != {1 + len(shape)}', *other])}:",
+                f'            raise ValueError(f"{"the input" if x == "x" else x} is {axes_text(shape)}, got {{{x}.shape}}")',
+            ]
+    return lines
+
+
+_LOADER = '''\
+def load(folder=None):
+    """The model with the weights in `folder` (by default this file's own), in eval mode."""
+    model = nnx.eval_shape(lambda: Model(rngs=nnx.Rngs(0)))  # takes no memory
+    graph, state = nnx.split(model)
+    weights = load_file(Path(folder or Path(__file__).parent) / "model.safetensors")
+    filled = [
+        (path, variable.replace(weights[".".join(map(str, path))]))
+        for path, variable in nnx.to_flat_state(state)
+    ]
+    model = nnx.merge(graph, nnx.from_flat_state(filled))
+    model.eval()
+    return model'''

@@ -1,0 +1,57 @@
+"""Flax's ports: the variables of a module of flax.nnx, and its code. See porter.frameworks.Destination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from porter.frameworks.flax import engine
+from porter.frameworks.flax.layout import CAPABILITIES as CAPABILITIES, WEIGHTS_FILE
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.base.dtypes import Array, Dtype
+    from porter.base.errors import PorterError
+    from porter.frameworks import PortEngine, Tensors
+    from porter.graph import Graph
+    from porter.graph.plan import Plan
+
+NAME = "flax"
+INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
+MODEL_FILE = WEIGHTS_FILE
+PACKAGE = "flax"
+NAMES_LAYERS = False
+ENGINE: PortEngine = engine
+
+
+def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
+    """Empty: a norm of Flax has only the tensors that the graph has."""
+    return {}
+
+
+def refusals(plan: Plan) -> tuple[PorterError, ...]:
+    """None: Flax and JAX have layers for every op."""
+    return ()
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """`model.py` as porter writes it today; see porter.frameworks.flax.code."""
+    from porter.frameworks.flax import code, state
+
+    return {state.SOURCE_FILE: code.model_source(plan).encode()}
+
+
+def write(
+    folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+) -> dict[str, str]:
+    """Writes `model.safetensors` and `model.py`; see porter.frameworks.flax.state."""
+    from porter.frameworks.flax.state import write_port
+
+    return write_port(folder, plan, tensors, dtype)
+
+
+def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    """The canonical tensors of a port that `write` wrote."""
+    from porter.frameworks.flax.state import read_weights
+
+    return read_weights(folder, plan)

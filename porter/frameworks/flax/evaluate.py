@@ -1,0 +1,30 @@
+"""Modules of flax.nnx as evaluations run them: many photos, logits only."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from porter.base.dtypes import Array, Run
+from porter.data.preprocess import Preprocess
+from porter.frameworks import Classifier, expect_run
+from porter.frameworks.flax.graph_module import GraphModule, compiled
+from porter.frameworks.images import classifier_of
+
+
+def make_classifier(model: GraphModule, protocol: Preprocess, how: Run, tap: str | None) -> Classifier:
+    """See porter.frameworks.Engine.classifier. The module is compiled for each shape of a batch.
+
+    Raises:
+        UsageError: JAX has no such run.
+    """
+    expect_run(how, "Flax")
+    path = tap or model.program.plan.graph.output
+    run = compiled(model, (path,))
+
+    def logits(images: Array) -> Array:
+        with jax.default_matmul_precision("highest"):
+            return np.asarray(run(jnp.asarray(images.transpose(0, 2, 3, 1)))[path])
+
+    return classifier_of(logits, protocol)

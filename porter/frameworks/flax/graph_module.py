@@ -1,0 +1,203 @@
+"""The graph of a plan as a module of flax.nnx, and its values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from porter.base.dtypes import Array, Dtype, storage_type
+from porter.base.errors import UsageError, first_line
+from porter.frameworks.code.language import Layer
+from porter.frameworks.flax import layers
+from porter.frameworks.flax.code import Place, places
+from porter.frameworks.flax.spellings import FUNCTIONS, SPELLINGS, WITH_TENSORS
+from porter.frameworks.flax.state import arrays_of
+from porter.frameworks.images import as_taken, expect_axes
+from porter.frameworks.last_uses import last_uses
+from porter.graph.ops import is_map
+from porter.graph.plan import Plan, taken_shapes
+
+_JOINED: Mapping[str, Callable[..., Any]] = {
+    "add": jnp.add,
+    "multiply": jnp.multiply,
+    "divide": jnp.divide,
+    "maximum": jnp.maximum,
+    "minimum": jnp.minimum,
+}
+
+
+class Program:
+    """What a GraphModule computes from its layers. Two of them are never equal, so that jit compiles each for itself."""
+
+    def __init__(self, plan: Plan, dtype: Dtype) -> None:
+        self.plan, self.dtype = plan, dtype
+        self.places = places(plan)
+        self.steps = SPELLINGS.steps(plan)
+        self.functions = {step.path: _function(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS}
+        self.taken = taken_shapes(plan)
+        self.compiled: dict[tuple[tuple[str, ...], bool], Callable[..., dict[str, Any]]] = {}
+
+    def values(self, model: nnx.Module, inputs: Sequence[Any], paths: Sequence[str]) -> dict[str, Any]:
+        """The values at `paths`; each other one is held until its last use.
+
+        Raises:
+            UsageError: the inputs are others than those of the plan.
+        """
+        values = dict(zip(self.taken, self._checked(inputs), strict=True))
+        ended = last_uses(((*step.inputs, step.path) for step in self.steps), set(paths))
+        for step, gone in zip(self.steps, ended, strict=True):
+            layer = self.functions.get(step.path) or _at(model, self.places[step.path])
+            values[step.path] = layer(*(values[path] for path in step.inputs))
+            for path in gone:
+                del values[path]
+        return {path: values[path] for path in paths}
+
+    def _checked(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        if len(inputs) != len(self.taken):
+            next = f"give it {', '.join(self.taken)}"
+            raise UsageError(f"the model takes {len(self.taken)} inputs, got {len(inputs)}", next=next)
+        for x, shape in zip(inputs, self.taken.values(), strict=True):
+            if not is_map(shape):
+                expect_axes(x.shape, shape)
+                continue
+            channels, rows, columns = shape
+            if x.ndim != 4 or x.shape[3] != channels:
+                found = " x ".join(map(str, x.shape))
+                next = "give it with the channels last"
+                raise UsageError(f"the input is a batch of images, N x H x W x {channels}, got {found}", next=next)
+            if None not in shape and x.shape[1:3] != (rows, columns):
+                fixed = self.plan.fixed_by_pads
+                raise UsageError(
+                    f"{'the pads of this model are right for' if fixed else 'the layers of this model fit'} an input of "
+                    f"{rows}x{columns} only, got {x.shape[1]}x{x.shape[2]}",
+                    next="convert with --input-size any, or with this size" if fixed else "give it this size",
+                )
+        return inputs
+
+
+class GraphModule(nnx.Module):
+    """A plan's layers at the paths that they have in model.py too.
+
+    Takes N×H×W×C and gives the value of the graph's output, or a tuple of several. An input that is no map has its own axes.
+    """
+
+    def __init__(self, plan: Plan, dtype: Dtype, rngs: nnx.Rngs) -> None:
+        self.program = nnx.static(Program(plan, dtype))
+        for step in self.program.steps:
+            if step.layer.kind in WITH_TENSORS and step.shares is None:
+                _put(self, self.program.places[step.path], _kind(step.layer.kind)(**step.layer.arguments, rngs=rngs))
+
+    def __call__(self, *inputs: Any) -> Any:
+        outputs = self.program.plan.graph.outputs
+        values = self.program.values(self, inputs, outputs)
+        return values[outputs[0]] if len(outputs) == 1 else tuple(values[path] for path in outputs)
+
+
+def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: Dtype, device: str) -> GraphModule:
+    """The module of a plan with canonical `tensors`, in `dtype` on `device`, in eval mode.
+
+    Raises:
+        UsageError: there is no such device. MappingError: the tensors do not fit.
+    """
+    arrays, on = arrays_of(plan, tensors), _device(device)
+    with jax.enable_x64(dtype == "float64"):
+        graph, state = nnx.split(nnx.eval_shape(lambda: GraphModule(plan, dtype, nnx.Rngs(0))))
+        filled = [
+            (path, variable.replace(jax.device_put(_cast(arrays[".".join(map(str, path))], dtype), on)))
+            for path, variable in nnx.to_flat_state(state)
+        ]
+        model: GraphModule = nnx.merge(graph, nnx.from_flat_state(filled))
+    model.eval()  # type: ignore[no-untyped-call]
+    return model
+
+
+def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    """Values at the nodes `taps` for a batch N×C×H×W; maps come back as N×C×H×W.
+
+    Raises:
+        UsageError: a tap is not a node of the model, or the batch does not fit its input.
+    """
+    program = model.program
+    graph = program.plan.graph
+    missing = [path for path in taps if path not in graph.by_path]
+    if missing:
+        raise UsageError("the model has no such node", where=missing[0])
+    with jax.enable_x64(program.dtype == "float64"), jax.default_matmul_precision("highest"):
+        inputs = [jnp.asarray(_cast(each, program.dtype)) for each in as_taken(batch, graph, channels_last=True)]
+        values = compiled(model, tuple(taps), quickly=True)(*inputs)
+        wide = {path: value.astype(jnp.float32) if value.dtype == jnp.bfloat16 else value for path, value in values.items()}
+        found = {path: np.asarray(value) for path, value in wide.items()}
+    return {path: array.transpose(0, 3, 1, 2) if is_map(graph.open_shapes[path]) else array for path, array in found.items()}
+
+
+def compiled(model: GraphModule, paths: tuple[str, ...], quickly: bool = False) -> Callable[..., dict[str, Any]]:
+    """What gives the values at `paths` for the model's inputs, as it is now. Each shape of them is compiled once.
+
+    Args:
+        quickly: for a few batches, on a CPU: the compiler takes half the time, and its code a few percent more.
+    """
+    graph, state = nnx.split(model)
+    program, key = model.program, (paths, quickly)
+    if key not in program.compiled:
+
+        def values(state: Any, *inputs: Any) -> dict[str, Any]:
+            return program.values(nnx.merge(graph, state), inputs, paths)
+
+        on_cpu = all(device.platform == "cpu" for leaf in jax.tree.leaves(state)[:1] for device in leaf.devices())
+        options = {"xla_backend_optimization_level": 0} if quickly and on_cpu else None
+        program.compiled[key] = jax.jit(values, compiler_options=options)
+    return partial(program.compiled[key], state)
+
+
+def _cast(array: Array, dtype: Dtype) -> Array:
+    with np.errstate(over="ignore"):  # porter.base.dtypes.cast decides on overflow, before this
+        return array.astype(storage_type(dtype))
+
+
+def _device(device: str) -> Any:
+    kind, _, number = device.partition(":")
+    try:
+        return jax.devices(kind)[int(number or 0)]
+    except (RuntimeError, IndexError, ValueError) as error:
+        next = "use --device cpu, or on a machine with an NVIDIA GPU install jax[cuda13]"
+        raise UsageError(f"JAX cannot use the device '{device}': {first_line(error)}", where="--device", next=next) from None
+
+
+def _at(model: Any, place: Place) -> Any:
+    return reduce(lambda found, name: found[name] if isinstance(name, int) else getattr(found, name), place, model)
+
+
+def _put(root: nnx.Module, place: Place, layer: nnx.Module) -> None:
+    """Sets a layer at its place, in rows and modules that are made on the way."""
+    around: Any = root
+    for name, below in zip(place, (*place[1:], None), strict=True):
+        new = layer if below is None else nnx.List() if isinstance(below, int) else nnx.Module()
+        if isinstance(name, int):
+            if name == len(around):
+                around.append(new)
+            around = around[name]
+        else:
+            if not hasattr(around, name):
+                setattr(around, name, new)
+            around = getattr(around, name)
+
+
+def _function(layer: Layer) -> Callable[..., Any]:
+    if layer.kind == "concat":
+        return lambda *values: jnp.concatenate(values, axis=-1)
+    if layer.kind in FUNCTIONS:
+        return partial(lambda function, *values: reduce(function, values), _JOINED[layer.kind])
+    return partial(_kind(layer.kind), **layer.arguments) if layer.arguments else _kind(layer.kind)
+
+
+def _kind(name: str) -> Any:
+    """A class or a function of Flax, of JAX or of layers.py."""
+    root, *names = name.split(".")
+    found = {"nnx": nnx, "jnp": jnp, "jax": jax}.get(root) or getattr(layers, root)
+    return reduce(getattr, names, found)

@@ -1,0 +1,233 @@
+"""Each op of a graph as a layer of flax.nnx, a function of jax.numpy, or one of layers.py. Imports no JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from porter.base.errors import PaddingError
+from porter.frameworks.code.language import Layer, Spellings
+from porter.graph import Op, Shape, ops
+from porter.graph.blocks.arguments import Value
+from porter.graph.ops import CHANNELS_LAST, channels_in, is_map
+from porter.padding import Convention, Front, Pads, Realisation, Site, Window
+
+_AXES = {0: -1, 1: 1, 2: 2}
+"""Each axis of a map or of features in porter's order, among those of a batch with the channels last."""
+_REDUCTIONS = {"mean": "jnp.mean", "max": "jnp.max", "norm": "jnp.linalg.norm"}
+FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "concat"})
+"""Kinds that are said where they are applied."""
+WITH_TENSORS = frozenset(
+    {"nnx.Conv", "nnx.ConvTranspose", "nnx.Linear", "nnx.BatchNorm", "nnx.LayerNorm", "nnx.RMSNorm", "nnx.GroupNorm"}
+    | {"GroupedConvTranspose", "ChannelScale", "PReLU", "AddArray", "MultiplyArray", "Tokens"}
+)
+"""Kinds that are modules and have variables; all others are functions."""
+MAP_OF_FEATURES = Layer("jnp.expand_dims", {"axis": (1, 2)})
+
+
+def _norm(kind: str, size: str = "num_features") -> Callable[[Any, Shape], Layer]:
+    def layer(op: Any, shape: Shape) -> Layer:
+        stated: dict[str, Value] = {size: channels_in(shape), "epsilon": op.epsilon, "use_scale": op.scale}
+        stated |= {"use_bias": op.center} if hasattr(op, "center") else {}
+        stated |= {"num_groups": op.groups} if isinstance(op, ops.GroupNorm) else {}
+        # Flax's own way, the mean of squares less the mean's square, loses half of a float32's places.
+        return Layer(
+            kind, stated | ({"momentum": 1 - op.momentum} if isinstance(op, ops.BatchNorm) else {"use_fast_variance": False})
+        )
+
+    return layer
+
+
+def _transposed(op: ops.ConvTranspose, shape: Shape) -> Layer:
+    """Pads of the convolution over the map whose cells are a stride apart."""
+    top, bottom, left, right = (op.window.extent(place // 2) - 1 - cells for place, cells in enumerate(op.cut))
+    ends: dict[str, Value] = {"in_features": channels_in(shape), "out_features": op.filters, "kernel_size": op.window.kernel}
+    inner: dict[str, Value] = {"strides": op.window.stride, "padding": ((top, bottom), (left, right))}
+    inner |= {"kernel_dilation": op.window.dilation, "use_bias": op.bias}
+    if op.groups > 1:
+        return Layer("GroupedConvTranspose", {**ends, **inner, "groups": op.groups})
+    return Layer("nnx.ConvTranspose", {**ends, **inner, "transpose_kernel": True})
+
+
+def _reduce(op: Any, axis: int, keepdims: bool) -> Layer:
+    return Layer(_REDUCTIONS[op.function], {"axis": axis, **({"keepdims": True} if keepdims else {})})
+
+
+def _pad(ends: Mapping[int, tuple[int, int]], shape: Shape, fill: float = 0.0, **mode: Value) -> Layer:
+    """Cells around a value, by its axes in porter's order."""
+    order = CHANNELS_LAST if is_map(shape) else range(len(shape))
+    width: Value = ((0, 0), *(ends.get(axis, (0, 0)) for axis in order))
+    return Layer("jnp.pad", {"pad_width": width, **(mode or {"constant_values": fill})})
+
+
+def _crop(cuts: Mapping[int, slice], shape: Shape) -> Layer:
+    order = CHANNELS_LAST if is_map(shape) else range(len(shape))
+    kept = {place: cuts[axis] for place, axis in enumerate(order, 1) if axis in cuts}
+    return Layer("crop", {"cells": tuple((place, cut.start, cut.stop, cut.step) for place, cut in kept.items())})
+
+
+def _rearrange(op: ops.Rearrange, shape: Shape) -> Layer:
+    """The pattern with the channels of maps last."""
+    before = [[f"{name}={size}" if size else name for name, size in axis] for axis in op.moves.split]
+    sides = ((before, is_map(shape)), ([list(axis) for axis in op.moves.joined], op.map))
+    texts = (" ".join(_axis(side[axis]) for axis in (CHANNELS_LAST if of_map else range(len(side)))) for side, of_map in sides)
+    return Layer("rearrange", {"pattern": " -> ".join(texts)})
+
+
+def _axis(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 and "=" not in parts[0] else f"({' '.join(parts)})"
+
+
+def _resize(op: ops.Resize | ops.ResizeLike, shape: Shape) -> Layer:
+    stated: dict[str, Value] = {"mode": op.mode, "coordinates": op.coordinates}
+    if isinstance(op, ops.Resize):
+        stated |= {"size": op.size} if op.size else {"scale": op.scale}
+        stated |= {"rounding": op.rounding} if op.mode == "nearest" else {}
+    return Layer("resize", stated | ({"a": op.a, "inside": op.inside} if op.mode == "cubic" else {}))
+
+
+def _constants(values: tuple[float, ...]) -> Value:
+    return values[0] if len(values) == 1 else values
+
+
+def _plain(kind: str, *attributes: str, **named: str) -> Callable[[Any, Shape], Layer]:
+    """A kind with these attributes of its op, those `named` under other names."""
+    slots = {**{name: name for name in attributes}, **named}
+    return lambda op, shape: Layer(kind, {slot: getattr(op, name) for slot, name in slots.items()})
+
+
+_PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
+    **{op: _plain(f"nnx.{op.name}") for op in (ops.Relu, ops.Relu6, ops.Selu, ops.Sigmoid, ops.Tanh, ops.Softmax, ops.LogSoftmax)},
+    **{op: _plain(f"nnx.{op.name}", "alpha") for op in (ops.Elu, ops.Celu)},
+    **{op: _plain(f"jnp.{op.name}") for op in (ops.Abs, ops.Exp, ops.Log, ops.Sqrt, ops.Reciprocal, ops.Sin, ops.Cos, ops.Sign)},
+    **{op: _plain(f"jnp.{op.name}") for op in (ops.Floor, ops.Ceil, ops.Round)},
+    **{op: _plain(op.name) for op in (ops.Add, ops.Multiply, ops.Divide, ops.Maximum, ops.Minimum)},
+    ops.Erf: _plain("jax.lax.erf"),
+    ops.ConvTranspose: _transposed,
+    ops.Dense: lambda op, shape: Layer(
+        "nnx.Linear", {"in_features": channels_in(shape), "out_features": op.units, "use_bias": op.bias}
+    ),
+    ops.BatchNorm: _norm("nnx.BatchNorm"),
+    ops.LayerNorm: _norm("nnx.LayerNorm"),
+    ops.RmsNorm: _norm("nnx.RMSNorm"),
+    ops.GroupNorm: _norm("nnx.GroupNorm"),
+    ops.LocalResponseNorm: _plain("local_response_norm", "size", "alpha", "beta", "bias"),
+    ops.ChannelScale: lambda op, shape: Layer("ChannelScale", {"features": channels_in(shape), "use_bias": op.bias}),
+    ops.Affine: lambda op, shape: Layer("affine", {"scale": _constants(op.scale), "offset": _constants(op.offset)}),
+    ops.ThresholdedRelu: _plain("thresholded_relu", "threshold"),
+    ops.Clip: _plain("jnp.clip", min="low", max="high"),
+    ops.LeakyRelu: _plain("nnx.leaky_relu", negative_slope="slope"),
+    ops.PRelu: lambda op, shape: Layer("PReLU", {"features": channels_in(shape)}),
+    ops.Softplus: lambda op, shape: Layer("cut_softplus" if op.cut else "nnx.softplus"),
+    ops.Softsign: _plain("nnx.soft_sign"),
+    ops.HardSigmoid: lambda op, shape: (
+        Layer("nnx.hard_sigmoid") if op == ops.HardSigmoid() else Layer("hard_sigmoid", {"slope": op.slope, "offset": op.offset})
+    ),
+    ops.Swish: _plain("nnx.silu"),
+    ops.HardSwish: _plain("nnx.hard_silu"),
+    ops.Mish: _plain("jax.nn.mish"),
+    ops.Gelu: _plain("nnx.gelu", "approximate"),
+    ops.Power: _plain("power", "exponent"),
+    ops.Step: _plain("step", "inclusive"),
+    ops.ReduceMap: lambda op, shape: _reduce(op, _AXES[op.over], keepdims=True),
+    ops.ReduceAxis: lambda op, shape: _reduce(op, 1 + op.axis, keepdims=False),
+    ops.GlobalAvgPool: lambda op, shape: Layer("jnp.mean", {"axis": (1, 2), "keepdims": op.keep}),
+    ops.GlobalMaxPool: lambda op, shape: Layer("jnp.max", {"axis": (1, 2), "keepdims": op.keep}),
+    ops.AdaptiveAvgPool: lambda op, shape: Layer("adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "mean"}),
+    ops.AdaptiveMaxPool: lambda op, shape: Layer("adaptive_pool", {"rows": op.rows, "columns": op.columns, "function": "max"}),
+    ops.ConcatChannels: _plain("concat"),
+    ops.Join: lambda op, shape: Layer("join", {"axis": 1 + op.axis}),
+    ops.Identity: _plain("nnx.identity"),
+    ops.Dropout: _plain("nnx.identity"),
+    ops.Flatten: lambda op, shape: Layer("flatten", {"order": op.order if (op.rows, op.columns) != (1, 1) else "HWC"}),
+    ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
+    ops.PadMap: lambda op, shape: _pad(op.ends, shape, op.fill),
+    ops.PadAxis: lambda op, shape: _pad(op.ends, shape, op.fill),
+    ops.PadChannels: lambda op, shape: _pad(op.ends, shape),
+    ops.ExtendMap: lambda op, shape: _pad(op.ends, shape, mode=op.mode),
+    ops.CropMap: lambda op, shape: _crop(op.cuts, shape),
+    ops.CropAxis: lambda op, shape: _crop(op.cuts, shape),
+    ops.SliceChannels: lambda op, shape: _crop(op.cuts, shape),
+    ops.ChannelShuffle: _plain("channel_shuffle", "groups"),
+    ops.DepthToSpace: _plain("depth_to_space", "block", "order"),
+    ops.SpaceToDepth: _plain("space_to_depth", "block", "order"),
+    ops.Upsample: _plain("upsample", "rows", "columns"),
+    ops.Resize: _resize,
+    ops.ResizeLike: _resize,
+    ops.Rearrange: _rearrange,
+    ops.MatMul: _plain("matmul", "transpose"),
+    ops.Attention: _plain("attention", "heads", "scale"),
+    ops.AddArray: lambda op, shape: Layer("AddArray", {"shape": _sizes(op, shape)}),
+    ops.MultiplyArray: lambda op, shape: Layer("MultiplyArray", {"shape": _sizes(op, shape)}),
+    ops.Tokens: lambda op, shape: Layer("Tokens", {"count": op.count, "features": channels_in(shape)}),
+}
+
+
+def _sizes(op: ops.OfArray, shape: Shape) -> Value:
+    return tuple(op.sizes[axis] for axis in CHANNELS_LAST) if is_map(shape) else op.sizes
+
+
+def _conv(op: ops.Conv, channels: int, realisation: Realisation) -> Layer:
+    window, native = op.window, realisation.native  # for a window of one cell both rules pad nothing
+    ends: dict[str, Value] = {"in_features": channels, "out_features": op.filters, "kernel_size": window.kernel}
+    steps: dict[str, Value] = {
+        "strides": _one(window.stride),
+        "padding": "SAME" if window.kernel == (1, 1) and native.rule == "valid" else _padding(native),
+    }
+    inner: dict[str, Value] = {"kernel_dilation": _one(window.dilation), "feature_group_count": op.groups}
+    return Layer("nnx.Conv", {**ends, **steps, **inner, "use_bias": op.bias})
+
+
+def _max_pool(op: ops.MaxPool, channels: int, realisation: Realisation) -> Layer:
+    if op.window.dilation != (1, 1):
+        return Layer("dilated_max_pool", {**_window(op.window, realisation.native), "dilation": op.window.dilation})
+    return Layer("nnx.max_pool", _window(op.window, realisation.native))
+
+
+def _avg_pool(op: ops.AvgPool, channels: int, realisation: Realisation) -> Layer:
+    window, front = _window(op.window, realisation.native), realisation.front
+    if realisation.counted is None:
+        return Layer("nnx.avg_pool", {**window, "count_include_pad": realisation.native.average != "real_cells"})
+    if front is not None and front.rule != "explicit":
+        raise PaddingError(f"the layers of Flax lack '{realisation}'")
+    pads = realisation.native.pads if front is None else front.pads
+    return Layer("counted_avg_pool", {**window, "padding": _sides(pads), "counted": _sides(realisation.counted)})
+
+
+def _window(window: Window, native: Convention) -> dict[str, Value]:
+    padding = _padding(native)
+    return {
+        "window_shape": window.kernel,
+        "strides": window.stride,
+        "padding": padding if isinstance(padding, str) else _sides(native.pads),
+    }
+
+
+def _one(values: tuple[int, int]) -> Value:
+    """A single number if both axes agree."""
+    return values[0] if values[0] == values[1] else values
+
+
+def _padding(native: Convention) -> Value:
+    if native.rule != "explicit":
+        return native.rule.upper()
+    return native.pads[0] if len(set(native.pads)) == 1 else _sides(native.pads)
+
+
+def _sides(pads: Pads) -> Value:
+    top, bottom, left, right = pads
+    return (top, bottom), (left, right)
+
+
+def _front(front: Front, site: Site, why: str) -> Layer:
+    (top, bottom, left, right), window = front.pads, site.window
+    if front.rule == "explicit":
+        stated: dict[str, Value] = {"pad_width": ((0, 0), (top, bottom), (left, right), (0, 0)), "constant_values": front.fill}
+        return Layer("jnp.pad", stated, why)
+    lower = front.rule == "same_lower"
+    sizes: dict[str, Value] = {"window_shape": window.kernel, "strides": window.stride, "dilation": window.dilation}
+    return Layer("same_pad", {**sizes, "lower": lower, "fill": front.fill}, why)
+
+
+SPELLINGS = Spellings("Flax", _PLAIN, {ops.Conv: _conv, ops.MaxPool: _max_pool, ops.AvgPool: _avg_pool}, _front)
+"""Every op of a plan as a layer."""

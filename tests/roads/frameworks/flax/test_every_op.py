@@ -1,0 +1,38 @@
+"""Every op of porter.graph in Flax: what it computes, and that model.py computes the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from porter.frameworks.flax import destination as framework
+from porter.frameworks.flax.spellings import SPELLINGS, WITH_TENSORS
+from porter.graph import OPS
+from porter.graph.plan import make_plan
+from tests.support.frameworks.flax.generated import expect_the_same_as_built
+from tests.support.frameworks.torch.every_op import FLATTENED, OF_MAPS, SIZE, every_op, images, tensors_of
+from tests.support.frameworks.torch.generated import expect_formatted
+from tests.support.oracle import evaluate
+from tests.support.random_graphs import difference
+
+GRAPH = every_op((*OF_MAPS, *FLATTENED))
+PLAN = make_plan(GRAPH, SIZE, framework.CAPABILITIES)
+TENSORS = tensors_of(GRAPH)
+WANTED = evaluate(GRAPH, TENSORS, images())
+LIMIT = 1e-13
+
+
+def test_flax_says_every_op() -> None:
+    assert {*SPELLINGS.plain, *SPELLINGS.windowed} == {*OPS.values()}
+    assert {step.layer.kind for step in SPELLINGS.steps(PLAN)} >= WITH_TENSORS
+
+
+def test_the_value_of_every_op() -> None:
+    found = framework.ENGINE.run(framework.ENGINE.build(PLAN, TENSORS, {}, "float64"), images(), GRAPH.outputs)
+    expected_shapes = {path: value.shape for path, value in WANTED.items() if path in found}
+    assert {path: value.shape for path, value in found.items()} == expected_shapes
+    assert not {path for path, value in found.items() if difference(value, WANTED[path]) > LIMIT}
+
+
+def test_model_py_says_every_op(tmp_path: Path) -> None:
+    expect_the_same_as_built(PLAN, TENSORS, images(), tmp_path, WANTED)
+    expect_formatted(tmp_path / "model.py")

@@ -1,0 +1,80 @@
+"""Ports for Flax as people use them: model.py beside the built module; jit, vmap and grad; orbax; and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+from flax import nnx
+
+from porter.base import package
+from porter.base.errors import MissingFramework, UsageError
+from porter.frameworks.flax import destination as framework
+from porter.graph import Graph
+from porter.graph.plan import make_plan
+from porter.padding import ANY
+from tests.support.frameworks.flax.generated import expect_the_same_as_built, loaded
+from tests.support.frameworks.torch.classic_graphs import mobilenet_v3
+from tests.support.frameworks.torch.every_op import images, tensors_of
+from tests.support.frameworks.torch.generated import expect_formatted
+from tests.support.frameworks.torch.graphs import resnet_v2, small_mobilenet
+
+GRAPH = resnet_v2((1, 1))
+PLAN, TENSORS = make_plan(GRAPH, ANY, framework.CAPABILITIES), tensors_of(GRAPH)
+IMAGES = jnp.asarray(images((33, 32)).transpose(0, 2, 3, 1), "float32")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("port")
+    framework.write(folder, PLAN, TENSORS, {}, "float32", {})
+    return folder
+
+
+@pytest.fixture(scope="module", params=["built", "model.py"])
+def model(request: pytest.FixtureRequest, folder: Path) -> Any:
+    """The module that porter builds, and the one of model.py."""
+    return loaded(folder) if request.param == "model.py" else framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
+
+
+@pytest.mark.parametrize("make", [resnet_v2, small_mobilenet, mobilenet_v3])
+def test_model_py_and_the_built_module_agree(make: Callable[[], Graph], tmp_path: Path) -> None:
+    graph = make()
+    expect_the_same_as_built(make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph), images((33, 32)), tmp_path)
+    expect_formatted(tmp_path / "model.py")
+
+
+def test_jit_vmap_and_grad(model: Any) -> None:
+    def total(model: nnx.Module, images: jnp.ndarray) -> Any:
+        return nnx.vmap(lambda model, image: model(image[None])[0], in_axes=(None, 0))(model, images).sum()
+
+    found, gradients = nnx.jit(nnx.value_and_grad(total))(model, IMAGES)
+    assert np.allclose(found, nnx.jit(lambda model, x: model(x))(model, IMAGES).sum(), rtol=1e-4)
+    assert all((value[...] != 0).any() for path, value in nnx.to_flat_state(gradients) if path[-1] == "kernel")
+
+
+def test_orbax_saves_and_restores(model: Any, folder: Path, tmp_path: Path) -> None:
+    with ocp.StandardCheckpointer() as checkpointer:
+        checkpointer.save(tmp_path / "saved", nnx.state(model))
+        checkpointer.wait_until_finished()
+        graph, empty = nnx.split(nnx.eval_shape(lambda: loaded(folder)))
+        restored = nnx.merge(graph, checkpointer.restore(tmp_path / "saved", empty))
+    for path, value in nnx.to_flat_state(nnx.state(model)):
+        assert np.array_equal(value, dict(nnx.to_flat_state(nnx.state(restored)))[path])
+
+
+def test_other_inputs_are_refused(model: Any) -> None:
+    fixed = framework.ENGINE.build(make_plan(GRAPH, (33, 32), framework.CAPABILITIES), TENSORS, {}, "float32")
+    with pytest.raises(UsageError, match="N x H x W x 3, got 2 x 32 x 33 x 1"):
+        fixed(jnp.zeros((2, 32, 33, 1)))
+
+
+def test_without_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(package, "find_spec", lambda name: None)
+    with pytest.raises(MissingFramework, match="jax is not installed"):
+        framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
