@@ -24,7 +24,6 @@ from porter.files import write_whole
 from porter.fitting.alignment import without_cells
 from porter.fitting.candidate import Candidate
 from porter.fitting.wishes import Wishes
-from porter.formats.reading import read_checkpoint
 from porter.frameworks import engine_name
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import ChannelScale, Graph, Op, further_text, tensor_shapes
@@ -40,6 +39,7 @@ from porter.source.built import read_built
 from porter.source.opening import open_candidate
 from porter.source.origin import as_stated
 from porter.source.own_graph import classes_of, translation
+from porter.source.reading import read_source
 from porter.zoos.tables import DEFAULT_ZOOS
 
 OWN = "own"
@@ -133,7 +133,7 @@ def new_recipe(
     if given is None:
         next = "add --from-model FILE, which carries a graph, or --weights FILE, which does not"
         raise UsageError("a recipe is drafted from a file", where="--from-model", next=next)
-    checkpoint = read_checkpoint(weights_in(given))
+    checkpoint = read_source(weights_in(given))
     if model is None and checkpoint.graph is None:
         return _from_weights(checkpoint, variant, zoo, path)
     if checkpoint.graph is None and (built := read_built(checkpoint, size=size)) is not None:

@@ -11,7 +11,6 @@ from porter.base.errors import CheckFailed, MappingError, MissingFramework, Port
 from porter.conversion.convert import write_trial
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.naming import tensor_names
-from porter.formats.reading import read_weights
 from porter.frameworks.dialects import get_dialect
 from porter.graph import site_of, tensor_shapes
 from porter.identify.matching import rank_variants
@@ -21,6 +20,7 @@ from porter.source.beside import weights_in
 from porter.source.opened import Opened
 from porter.source.opening import open_candidate
 from porter.source.origin import as_stated
+from porter.source.reading import read_source
 
 if TYPE_CHECKING:
     from porter.verification.verdict import Verdict
@@ -63,7 +63,7 @@ def try_weights(recipe: Recipe, weights: Path) -> WeightsTrial:
     Raises:
         FileError: the file cannot be read.
     """
-    checkpoint = read_weights(weights_in(weights))
+    checkpoint = read_source(weights_in(weights))
     matches = rank_variants(checkpoint, recipe).matches
     if not matches:
         return WeightsTrial(error=_unlike(recipe, checkpoint))

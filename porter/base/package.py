@@ -20,7 +20,7 @@ EXTRAS: Mapping[Extra, tuple[str, ...]] = {
     "torch": ("torch>=2.4", "torchvision>=0.19"),
     "tf": (f"{TENSORFLOW}>=2.16", "keras>=3.5"),
     "onnx": ("onnx>=1.16", "onnxruntime>=1.18"),
-    "flax": ("jax>=0.7", "flax>=0.12", "orbax-checkpoint>=0.11"),
+    "flax": ("jax>=0.7", "flax>=0.12", "orbax-checkpoint>=0.11", "msgpack>=1.0.8"),
     "data": ("pyarrow>=17", "simplejpeg>=1.7"),
 }
 """As pyproject.toml's extras of these names state them for this system."""

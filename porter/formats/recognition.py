@@ -9,6 +9,7 @@ from porter.base.errors import FileError
 from porter.formats import (
     caffe,
     keras,
+    msgpack,
     mxnet,
     npz,
     onnx,
@@ -36,6 +37,7 @@ READABLE: tuple[Format, ...] = (
     *safetensors.FORMATS,
     *sharded.FORMATS,
     *npz.FORMATS,
+    *msgpack.FORMATS,
     *caffe.FORMATS,
     *mxnet.FORMATS,
     *tfjs.FORMATS,

@@ -20,13 +20,14 @@ from porter.identify.ports import convert_trained, ports_of
 from porter.port import IN_MEMORY, model_file, port_at
 from porter.recipe import Member, convert_command, declared_recipes
 from porter.source.beside import native_within, stated_beside, stated_within, weights_in, with_config
-from porter.source.hub import repository_of, with_repository
+from porter.source.hub import repository_of
 from porter.source.of_port import member_of
 from porter.source.opened import Opened
 from porter.source.opening import expect_as_made, open_candidate, open_port
 from porter.source.origin import as_stated, expect_origin, origin_of, stated_origin, undecided
 from porter.source.own_graph import open_graph
 from porter.source.pairs import of_pair
+from porter.source.reading import read_source
 from porter.source.tuned import open_tuned
 from porter.source.weights import fetch_published, needs_md5
 
@@ -54,7 +55,7 @@ def open_member(member: Member, path: Path | None, wishes: Wishes = NONE) -> Ope
         expect_as_made(port, wishes)
         opened = open_port(port, member)
     else:
-        checkpoint = with_repository(read_weights(path, needs_md5(member)))
+        checkpoint = read_source(path, needs_md5(member))
         candidate = Candidate.of(member, checkpoint)
         known = origin_of(candidate, wishes.origin)
         expect_origin(candidate, known)
@@ -131,7 +132,7 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, we
         opened = open_port(port, member) if weights is None else open_tuned(port, read_weights(weights), member)
     else:
         file = weights_in(path)
-        checkpoint = with_repository(read_weights(file, outputs=wishes.outputs, size=wishes.size, weights=weights))
+        checkpoint = read_source(file, outputs=wishes.outputs, size=wishes.size, weights=weights)
         opened = _open_stated(checkpoint, wishes, recipes) if checkpoint.graph is None else _open_graph(checkpoint, wishes, recipes)
         if weights is not None:
             opened = replace(opened, file=of_pair(opened, path, weights))

@@ -13,7 +13,7 @@ from porter.filegraph.file_graph import completed
 from porter.files import AnyPath, path_of
 from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import Wishes
-from porter.formats.reading import read_checkpoint, read_weights
+from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
 from porter.frameworks import TRAINED, other_than
 from porter.graph import head_of
@@ -29,6 +29,7 @@ from porter.source.beside import config_beside, weights_in
 from porter.source.opened import Opened
 from porter.source.origin import origin_of, stated_origin
 from porter.source.own_graph import PROBE, open_graph
+from porter.source.reading import read_source
 from porter.zoos.folders import names_a_model
 
 
@@ -135,7 +136,7 @@ def inspect(file: AnyPath, recipes: AnyPath | None = None, input_size: AnySize |
     if port is not None:
         return _of_port(port)
     size = None if input_size is None else parse_size(input_size)
-    checkpoint = read_weights(file, size=size)
+    checkpoint = read_source(file, size=size)
     ranked = rank(checkpoint, folder)
     return replace(_of_file(checkpoint, ranked, folder, size), left_out=tuple(map(str, ranked.faults)))
 

@@ -26,10 +26,13 @@ from porter.formats.keras.preset import BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHT
 from porter.formats.sharded.read import read_index
 
 INDEX = ".index.json"
+TF_WEIGHTS, FLAX_WEIGHTS = "tf_model.h5", "flax_model.msgpack"
 WEIGHTS = (
     *(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", INDEX)),
     "model.onnx",
     BACKBONE_WEIGHTS,
+    TF_WEIGHTS,
+    FLAX_WEIGHTS,
 )
 """The Hub's names of a model's weights, the preferred one first."""
 _SCHEME = "hf:"

@@ -19,6 +19,7 @@ from porter.source.dropouts import has_dropouts, with_dropouts
 from porter.source.opened import Opened
 from porter.source.opening import open_candidate, open_port
 from porter.source.own_graph import open_graph
+from porter.source.reading import read_source
 from porter.source.trained import with_padding
 from porter.source.tuned import graph_file, open_tuned
 from porter.source.weights import fetch_published, needs_md5
@@ -87,7 +88,7 @@ def _opened_again(port: Port, weights: Weights | None, recipes: Path | None) -> 
     if beside is not None:
         _expect_same(record, beside.record.model[beside.destination.MODEL_FILE], path)
         return with_padding(open_port(beside, member), record.padding)
-    checkpoint = read_weights(path, member is not None and needs_md5(member), record.ended_at, record.input.native_size)
+    checkpoint = read_source(path, member is not None and needs_md5(member), record.ended_at, record.input.native_size)
     _expect_same(record, checkpoint.sha256, path)
     opened = (_again if record.source.built_by is None else _built_again)(checkpoint, record, member, wishes)
     return with_padding(replace(opened, warnings=(*warnings, *opened.warnings)), record.padding)

@@ -18,6 +18,7 @@ from porter.base.errors import FileError, MissingFramework, PorterError, UsageEr
 from porter.zoos import transformers as zoo
 from porter.zoos.timm import import_timm
 from porter.zoos.transformers import import_transformers
+from tests.support import orphans
 
 SIDE = 64
 NARROW = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "image_size": SIDE}
@@ -113,6 +114,24 @@ def test_timms_own_code_builds_what_no_recipe_has(tmp_path: Path) -> None:
     with torch.no_grad():
         own, found = model(image), porter.load(tmp_path / "port")(image)
     assert float((found - own).norm() / own.norm()) < 1e-5
+
+
+def test_what_transformers_4_wrote_in_tensorflow_and_flax(made: Callable[[str], tuple[Path, nn.Module]], tmp_path: Path) -> None:
+    folder, model = made("vit")
+    state = {name: value.numpy() for name, value in load_file(folder / "model.safetensors").items()}
+    image = torch.randn(2, 3, SIDE, SIDE)
+    with torch.no_grad():
+        own = model(image).logits
+    for file, write in {"tf_model.h5": orphans.write_tf, "flax_model.msgpack": orphans.write_flax}.items():
+        place = tmp_path / file.partition(".")[0]
+        place.mkdir()
+        (place / "config.json").write_text((folder / "config.json").read_text())
+        write(place / file, state)
+        port = porter.convert(place, to="torch", out=place / "port").port
+        assert port.record.check == "passed" and port.record.source.file == file
+        with torch.no_grad():
+            assert float((porter.load(place / "port")(image) - own).norm() / own.norm()) < 1e-5
+    assert porter.verify(place / "port", weights=place, float64=True).ok
 
 
 class Planted:

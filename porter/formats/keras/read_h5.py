@@ -53,6 +53,27 @@ def read_h5(path: Path, outputs: Sequence[str] = ()) -> Checkpoint:
     return with_graph(checkpoint, read_graph(found.config, found.tensors, str(path), found.stated, outputs))
 
 
+def read_scoped(path: Path) -> dict[str, Array]:
+    """The tensors of a file of weights by the whole names of its variables, with all scopes that these were made in.
+
+    Raises:
+        FileError: it is damaged.
+    """
+
+    def read(file: hdf5.Hdf5) -> dict[str, Array]:
+        found: dict[str, Node] = {}
+        for layer in hdf5.names_attribute(file, file.root, "layer_names"):
+            group = hdf5.group_of(file, file.root, layer)
+            for weight in hdf5.names_attribute(file, group, "weight_names"):
+                above, _, last = weight.rpartition("/")
+                found[weight.removesuffix(":0")] = hdf5.dataset_of(
+                    file, hdf5.group_of(file, group, above) if above else group, last
+                )
+        return hdf5.read_datasets(file, found)
+
+    return hdf5.read_hdf5(path, read)
+
+
 @dataclass(frozen=True)
 class _Held:
     """What a file holds: its tensors, the names of its layers in order, and a whole model's config."""

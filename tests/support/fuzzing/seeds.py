@@ -264,6 +264,23 @@ def _torch(zipped: bool, whole: bool = False) -> Callable[[Path], Path]:
     return make
 
 
+def _msgpack(folder: Path) -> Path:
+    """As flax.serialization writes a training state."""
+    import msgpack
+
+    def array(value: Any, code: int = 1) -> Any:
+        return msgpack.ExtType(code, msgpack.packb((value.shape, value.dtype.name, value.tobytes())))
+
+    tree = {name.split("/")[0]: {} for name in VARIABLES}
+    for name, shape in VARIABLES.items():
+        tree[name.split("/")[0]][name.split("/")[1]] = array(abs(_array(*shape)))
+    halves = {str(number): array(half) for number, half in enumerate(np.split(_array(8), 2))}
+    chunked = {"__msgpack_chunked_array__": True, "shape": {"0": 2, "1": 4}, "chunks": halves}
+    state = {"step": array(np.int32(3), 3), "params": {**tree, "chunked": chunked, "rest": [1.5, None]}, "opt_state": {"0": {}}}
+    (folder / "model.msgpack").write_bytes(msgpack.packb(state, strict_types=True))
+    return folder / "model.msgpack"
+
+
 def _npz(folder: Path) -> Path:
     np.savez(folder / "model.npz", **{name: abs(_array(*shape)) for name, shape in VARIABLES.items()})
     return folder / "model.npz"
@@ -482,6 +499,7 @@ SEEDS: Mapping[str, Sequence[Callable[[Path], Path]]] = {
         _onnx_beside,
     ),
     "torch_export": (_pt2(False), _pt2(True), _pt2(True, True)),
+    "msgpack": (_msgpack,),
     "npz": (_npz, _npz_of_objects),
     "safetensors": (_safetensors,),
     "sharded": (_sharded,),

@@ -1,0 +1,17 @@
+"""MessagePack as Flax writes trees of arrays (flax/serialization.py): transformers' `flax_model.msgpack`, checkpoints of linen."""
+
+from __future__ import annotations
+
+import re
+
+from porter.formats.format import Content, Format, reader
+
+_MAP_OF_NAMES = re.compile(rb"([\x81-\x8f]|\xde..|\xdf....)([\xa1-\xbf]|\xd9.|\xda..)", re.DOTALL)
+"""A map with entries, whose first key is text."""
+
+
+def _is_tree(content: Content) -> bool:
+    return _MAP_OF_NAMES.match(content.head) is not None
+
+
+FORMATS = (Format("flax-msgpack", "a .msgpack of Flax", _is_tree, reader("porter.formats.msgpack.read", "read_msgpack")),)

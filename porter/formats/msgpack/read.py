@@ -1,0 +1,122 @@
+"""Flax's trees of arrays in MessagePack.
+
+An array is an extension of code 1, a scalar of 3: shape, name of the type, and bytes. One above a gigabyte is a map of flat chunks.
+msgpack decodes, within limits: nothing is made that the file does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array, storage_type
+from porter.base.errors import some
+from porter.base.package import expect_installed
+from porter.filegraph.checkpoint import Checkpoint
+from porter.formats.damage import refusing_damage
+from porter.formats.limits import MOST_NODES
+
+_ARRAY, _COMPLEX, _SCALAR = 1, 2, 3
+_CHUNKED = "__msgpack_chunked_array__"
+_NOT_THE_MODEL = {"opt_state": "the optimiser's state"}
+_MOST_LISTED = 256
+"""Values in one list: msgpack takes 8 bytes for each before it reads it, and lists may be nested a thousand deep. Flax has few."""
+_MOST_NAME = 1 << 12
+_WHOLE = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+_TYPES = frozenset({"float16", "float32", "float64", "bfloat16", "bool", *_WHOLE})
+
+
+def read_msgpack(path: Path) -> Checkpoint:
+    """The arrays and numbers of a tree, by the names on the way to them with `/` between.
+
+    Raises:
+        FileError: it is damaged, or holds extensions or types that Flax does not write.
+        MissingFramework: msgpack is not installed.
+    """
+    expect_installed("msgpack", "pip install msgpack")
+    data, count = path.read_bytes(), _Count()
+    with refusing_damage(path, what="this tree of arrays"):
+        tree = _unpacked(
+            data,
+            raw=False,
+            ext_hook=_extension,
+            object_hook=count.whole,
+            max_map_len=MOST_NODES,
+            max_array_len=_MOST_LISTED,
+            max_str_len=_MOST_NAME,
+            max_ext_len=len(data),
+        )
+        if not isinstance(tree, dict):
+            raise ValueError(f"it is a {type(tree).__name__}, expected a map")
+        leaves = {name: value for key, part in tree.items() if key not in _NOT_THE_MODEL for name, value in _leaves(key, part)}
+    tensors = {name: np.asarray(value) for name, value in leaves.items() if isinstance(value, np.ndarray | int | float)}
+    notes = [f"ignored {what}" for key, what in _NOT_THE_MODEL.items() if key in tree]
+    if others := sorted(leaves.keys() - tensors.keys()):
+        notes.append(f"ignored {some(others)}, which are no numbers")
+    return Checkpoint(path, "flax-msgpack", "jax", tensors, tuple(notes))
+
+
+class _Count:
+    """The entries of all maps that were read."""
+
+    entries = 0
+
+    def whole(self, read: dict[str, Any]) -> Any:
+        """A map, or the array whose chunks it holds."""
+        self.entries += len(read)
+        if self.entries > MOST_NODES:
+            raise ValueError(f"it has more than {MOST_NODES} values")
+        return _joined(read) if _CHUNKED in read else read
+
+
+def _unpacked(data: bytes, **limits: Any) -> Any:
+    none = dict.fromkeys(("max_map_len", "max_array_len", "max_str_len", "max_bin_len", "max_ext_len"), 0)
+    return import_module("msgpack").unpackb(data, **{**none, **limits})
+
+
+def _extension(code: int, data: bytes) -> Any:
+    if code == _COMPLEX:
+        return None
+    if code not in (_ARRAY, _SCALAR):
+        raise ValueError(f"it has an extension of code {code}")
+    shape, kind, content = _unpacked(data, raw=True, max_array_len=64, max_str_len=len(data), max_bin_len=len(data))
+    return _array(shape, kind.decode() if isinstance(kind, bytes) else kind, content)
+
+
+def _array(shape: Any, kind: Any, content: Any) -> Array:
+    if kind not in _TYPES or not isinstance(content, bytes):
+        raise ValueError(f"it has an array of {kind!r:.40}")
+    return _shaped(np.frombuffer(content, storage_type(kind)), shape)
+
+
+def _shaped(flat: Array, shape: Any) -> Array:
+    if any(type(side) is not int or side < 0 for side in shape) or prod(shape) != flat.size:
+        raise ValueError(f"it has an array of {flat.size} numbers in the shape {shape!r:.80}")
+    return flat.reshape(shape)
+
+
+def _joined(read: Mapping[str, Any]) -> Array:
+    shape, chunks = (_listed(read.get(name)) for name in ("shape", "chunks"))
+    if not all(isinstance(chunk, np.ndarray) and chunk.ndim == 1 for chunk in chunks):
+        raise ValueError("it has a chunk that is no flat array")
+    return _shaped(np.concatenate(chunks), shape)
+
+
+def _listed(numbered: Any) -> list[Any]:
+    """A tuple, which Flax writes as a map of numbers from 0."""
+    if not isinstance(numbered, dict) or numbered.keys() != {*map(str, range(len(numbered)))}:
+        raise ValueError("it has a tuple whose numbers are not those from 0")
+    return [numbered[str(number)] for number in range(len(numbered))]
+
+
+def _leaves(name: str, tree: Any) -> Iterator[tuple[str, Any]]:
+    parts = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else None
+    if parts is None:
+        yield name, tree
+    for key, part in parts or ():
+        yield from _leaves(f"{name}/{key}", part)
