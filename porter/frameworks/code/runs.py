@@ -63,9 +63,12 @@ class Run:
         first_use = self.arguments[0]
         texts: dict[str, Expression] = {name: name if name in varying else spelled(first_use[name]) for name in self.parameters}
         exceptions = {name: text for name in varying if (text := self._exception(name)) is not None}
+        counts = target == "self" or not language.rows  # otherwise the parts have no names
+        plain = f"for index in {self.numbers}:" if counts else f"for _ in range({len(self.names)}):"
         if len(exceptions) == len(varying):
             use = call(self.kind, texts | exceptions)
-            return [f"{INDENT * 2}for index in {self.numbers}:", *added(language, target, self.pattern, use, [], 3)]
+            head = f"for index in {self.numbers}:" if exceptions else plain
+            return [f"{INDENT * 2}{head}", *added(language, target, self.pattern, use, [], 3)]
         step = self._next_channels(varying)
         if step is not None:
             varying.remove("channels")
@@ -74,16 +77,18 @@ class Run:
         after = [] if step is None else [f"channels = {step}"]
         if not varying:
             body = added(language, target, self.pattern, call(self.kind, texts), after, 3)
-            return [*before, f"{margin}for index in {self.numbers}:", *body]
+            return [*before, f"{margin}{plain}", *body]
         table, special = self._table(varying, step or "")
         if all(repeats == 1 for _, repeats in table):
             rows = [_row(row) for row, _ in table]
-            names = f"({', '.join(varying)})" if len(varying) > 1 else varying[0]
-            table_rows = f"enumerate(settings{f', start={self.start}' if self.start else ''})"
+            names, table_rows = ", ".join(varying), "settings"
+            if counts:
+                names = f"index, ({names})" if len(varying) > 1 else f"index, {names}"
+                table_rows = f"enumerate(settings{f', start={self.start}' if self.start else ''})"
             return [
                 *before,
                 *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
-                *_loop("index, ", names, table_rows, varying),
+                *_loop("index, " if counts else "", names, table_rows, varying),
                 *added(language, target, self.pattern, call(self.kind, texts), after, 3),
             ]
         if special is not None:
@@ -91,20 +96,16 @@ class Run:
             texts[name] = f"{name} if repeat == 0 else {literal(usual)}"
         rows = [_row((*row, repeats)) for row, repeats in table]
         note = f"{margin}# {', '.join([*varying, 'repeats'])}" + (f"; only the first has the {special[0]}" if special else "")
+        if counts:
+            before = [f"{margin}index = {self.start}" if step is None else f"{margin}channels, index = {first}, {self.start}"]
+            after = ["index += 1" if step is None else f"channels, index = {step}, index + 1"]
         return [
-            f"{margin}index = {self.start}" if step is None else f"{margin}channels, index = {first}, {self.start}",
+            *before,
             note,
             *lines("settings = ", Call("", tuple(map(Item, rows)), "[]"), depth=2),
             *_loop("", ", ".join([*varying, "repeats"]), "settings", [*varying, "repeats"]),
             f"{margin}{INDENT}for {'repeat' if special else '_'} in range(repeats):",
-            *added(
-                language,
-                target,
-                self.pattern,
-                call(self.kind, texts),
-                ["index += 1" if step is None else f"channels, index = {step}, index + 1"],
-                4,
-            ),
+            *added(language, target, self.pattern, call(self.kind, texts), after, 4),
         ]
 
     def _next_channels(self, varying: Sequence[str]) -> str | None:
@@ -213,7 +214,7 @@ def added(language: Language, target: str, pattern: str, use: Call, after: Seque
 
 def _loop(before: str, names: str, table: str, varying: Sequence[str]) -> list[str]:
     """The head of a loop over a table. If its line would be too long, the row is taken apart in the next one."""
-    head = f"{INDENT * 2}for {before}{names} in {table}:"
+    head = f"{INDENT * 2}for {names} in {table}:"
     if len(head) <= WIDTH:
         return [head]
     return [f"{INDENT * 2}for {before}row in {table}:", *tuple_lines("", varying, " = row", 3)]

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from porter.frameworks.code.language import Language
 from porter.frameworks.code.runs import Run, added
-from porter.frameworks.code.text import INDENT, Call, Choice, Expression, Item, expressed, lines, literal
+from porter.frameworks.code.text import INDENT, Call, Choice, Expression, Item, expressed, flat, lines, literal
 from porter.graph.blocks.arguments import Arguments, Value, Vector
 
 
@@ -49,13 +49,14 @@ def write_stages(
         if text is None:
             return None
         texts[key] = text
-    used = arguments.used()
+    used, use = arguments.used(), call(first.kind, texts)
+    number = "_" if language.rows and "index" not in (flat(use) or "index") else "index"
     return Stages(
         (
             *lines(f"def {name}", Call("", tuple(map(Item, [*used, *language.passed]))), ":"),
             f"{INDENT}row = {language.row}",
-            f"{INDENT}for index in range({f'{first.start}, ' if first.start else ''}{_shifted(length, first.start)}):",
-            *added(language, "row", first.pattern, call(first.kind, texts), [], 2),
+            f"{INDENT}for {number} in range({f'{first.start}, ' if first.start else ''}{_shifted(length, first.start)}):",
+            *added(language, "row", first.pattern, use, [], 2),
             f"{INDENT}return row",
         ),
         {row: _call(name, {key: vector[number] for key, vector in used.items()}, language) for number, row in enumerate(runs)},

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
 from keyword import iskeyword
 
 from porter.base.errors import GraphError
@@ -85,7 +86,7 @@ def make_tree(graph: Graph, steps: Sequence[Step], language: Language) -> Body:
             raise GraphError(message, where=step.path, next="rename the step")
     kept = _without_reshapes(graph, steps, language)
     body = _Nesting(graph, kept, language).body("", kept, INPUT, graph.outputs)
-    return replace(body, block="model", arguments={}, further=_further(graph, language))
+    return replace(_with_rows(body, language), block="model", arguments={}, further=_further(graph, language))
 
 
 def _further(graph: Graph, language: Language) -> dict[str, str]:
@@ -201,7 +202,7 @@ class _Nesting:
             part = body.parts[0]
             return _Placed("", path, part.content, (source,), output, place)
         else:
-            body = replace(body, row=self.language.rows and _are_uses(body) and _is_numbered(body))
+            body = replace(body, row=True) if self.language.rows and _is_numbered(body.parts) else _with_rows(body, self.language)
         return _Placed("", path, body, (source,), output, place)
 
     def _has_no_tensors(self, content: Layer | Body | Again) -> bool:
@@ -268,17 +269,43 @@ def _is_chain(body: Body, language: Language) -> bool:
 
 def _is_row(body: Body, language: Language) -> bool:
     """Whether it is uses of one block, one after the other; one class for rows of several lengths would have absent units."""
-    return len(body.parts) > 1 and _are_uses(body) and _is_chain(body, language)
+    return len(body.parts) > 1 and _are_uses(body.parts) and _is_chain(body, language)
 
 
-def _are_uses(body: Body) -> bool:
-    """Whether its parts are uses of one block."""
-    blocks = {part.content.block if isinstance(part.content, Body) else None for part in body.parts}
+def _are_uses(parts: Sequence[Part]) -> bool:
+    """Whether they are uses of one block."""
+    blocks = {part.content.block if isinstance(part.content, Body) else None for part in parts}
     return len(blocks) == 1 and None not in blocks
 
 
-def _is_numbered(body: Body) -> bool:
-    """Whether its parts are `unit1`, `unit2` and so on, or begin with 0."""
-    names = [part.name for part in body.parts]
-    word = names[0][:-1]
-    return any(names == [f"{word}{start + place}" for place in range(len(names))] for start in (0, 1))
+def _is_numbered(parts: Sequence[Part]) -> bool:
+    """Whether they are uses of one block called `unit1`, `unit2` and so on, or from 0."""
+    names, word = [part.name for part in parts], _word(parts[0].name)
+    return _are_uses(parts) and any(names == [f"{word}{start + place}" for place in range(len(names))] for start in (0, 1))
+
+
+def _word(name: str) -> str:
+    return name.rstrip("0123456789")
+
+
+def _with_rows(body: Body, language: Language) -> Body:
+    """The body with a row, `units`, instead of its parts `unit1`, `unit2` and so on that follow each other."""
+    if not language.rows:
+        return body
+    reads = Counter([*body.outputs, *(name for part in body.parts for name in part.inputs)])
+    again = {_word(part.content.part) for part in body.parts if isinstance(part.content, Again)}
+    names, rows, parts = {part.name for part in body.parts}, dict[str, str](), list[Part]()
+    for word, group in groupby(body.parts, lambda part: _word(part.name)):
+        members = list(group)
+        first, last, name = members[0], members[-1], f"{word.rstrip('_')}s"
+        follows = all(after.inputs == (before.name,) and reads[before.name] == 1 for before, after in pairwise(members))
+        free = name.isidentifier() and name not in names | language.of_modules | language.reserved and word not in again
+        if len(members) > 1 and follows and free and _is_numbered(members) and isinstance(first.content, Body):
+            inner = (replace(first, inputs=(ENTRY,)), *members[1:])
+            row = Body(body.path, first.content.source, inner, (last.name,), row=True)
+            parts.append(Part(name, row, first.inputs))
+            rows[last.name] = name
+        else:
+            parts += members
+    renamed = (replace(part, inputs=tuple(rows.get(name, name) for name in part.inputs)) for part in parts)
+    return replace(body, parts=tuple(renamed), outputs=tuple(rows.get(name, name) for name in body.outputs))

@@ -54,12 +54,15 @@ _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     "nnx.Linear": {"use_bias": True},
     "nnx.gelu": {"approximate": True},
     "ChannelScale": {"use_bias": False},
+    "affine": {"scale": 1.0, "offset": 0.0},
     "flatten": {"order": "HWC"},
     "jnp.pad": {"constant_values": 0.0},
     "matmul": {"transpose": False},
     "same_pad": {"dilation": (1, 1), "lower": False, "fill": 0.0},
     "step": {"inclusive": False},
 }
+_SHORTEST = 3
+"""So many equal modules of a row are written one by one."""
 _OF_MODULES = "eval iter_children iter_modules perturb set_attributes sow train"
 
 
@@ -86,6 +89,13 @@ def _made(kind: str, texts: Mapping[str, Expression], name: str | None) -> Expre
     defaults = {slot: literal(value) for slot, value in _DEFAULTS.get(kind, {}).items()}
     named = {slot: text for slot, text in texts.items() if defaults.get(slot) != text}
     return call("partial", kind, **named) if named else kind
+
+
+def _chained(items: tuple[Item, ...], row: bool) -> Call:
+    texts = {flat(item.value) for item in items}
+    if row and len(texts) == 1 and len(items) > _SHORTEST:
+        items = (Item(f"*({texts.pop()} for _ in range({len(items)}))"),)
+    return Call("nnx.Sequential", tuple(Item(item.value) for item in items)) if row else Call("Layers", items)
 
 
 def _definitions() -> dict[str, str]:
@@ -115,7 +125,7 @@ LANGUAGE = Language(
     norms={"nnx.BatchNorm": Norm("BatchNorm", "nnx.BatchNorm", {"epsilon": 1e-5, "momentum": 0.99})},
     applied=_applied,
     made=_made,
-    chained=lambda items, row: Call("nnx.Sequential", tuple(Item(item.value) for item in items)) if row else Call("Layers", items),
+    chained=_chained,
     added=lambda target, name, layer: (
         call("setattr", "self", f'f"{name}"', layer) if target == "self" else call(f"{target}.layers.append", layer)
     ),
@@ -173,7 +183,7 @@ def _own_layers(body: str) -> str:
     """The text of those of _OWN_LAYERS that `body`, or another of them, needs."""
     found: list[str] = []
     for name, text in reversed(_OWN_LAYERS.items()):
-        if re.search(rf"(?<![\w.]){name}\b(?!=)", "\n".join([body, *found])):
+        if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *found])):
             found.insert(0, text)
     return "\n\n\n".join(found)
 

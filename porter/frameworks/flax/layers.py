@@ -184,7 +184,7 @@ def local_response_norm(
     return x / (bias + alpha * total) ** beta
 
 
-def affine(x: jax.Array, scale: Any, offset: Any) -> jax.Array:
+def affine(x: jax.Array, scale: Any = 1.0, offset: Any = 0.0) -> jax.Array:
     """x * scale + offset: constants for all channels or for each."""
     return x * jnp.asarray(scale, x.dtype) + jnp.asarray(offset, x.dtype)
 

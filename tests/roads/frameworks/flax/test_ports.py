@@ -15,14 +15,15 @@ from flax import nnx
 from porter.base import package
 from porter.base.errors import MissingFramework, UsageError
 from porter.frameworks.flax import destination as framework
+from porter.frameworks.flax.code import model_source
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY
 from tests.support.frameworks.flax.generated import expect_the_same_as_built, loaded
-from tests.support.frameworks.torch.classic_graphs import mobilenet_v3
+from tests.support.frameworks.torch.classic_graphs import convnext, mobilenet_v3
 from tests.support.frameworks.torch.every_op import images, tensors_of
 from tests.support.frameworks.torch.generated import expect_formatted
-from tests.support.frameworks.torch.graphs import resnet_v2, small_mobilenet
+from tests.support.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
 
 GRAPH = resnet_v2((1, 1))
 PLAN, TENSORS = make_plan(GRAPH, ANY, framework.CAPABILITIES), tensors_of(GRAPH)
@@ -42,10 +43,27 @@ def model(request: pytest.FixtureRequest, folder: Path) -> Any:
     return loaded(folder) if request.param == "model.py" else framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
 
 
-@pytest.mark.parametrize("make", [resnet_v2, small_mobilenet, mobilenet_v3])
+@pytest.mark.parametrize("make", [resnet_v2, mobilenet_v3])
 def test_model_py_and_the_built_module_agree(make: Callable[[], Graph], tmp_path: Path) -> None:
     graph = make()
     expect_the_same_as_built(make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph), images((33, 32)), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("make", "lines"),
+    [
+        (resnet_v2, ["self.stage2 = stage(16, 8, units=3, stride=1, rngs=rngs)", "row.layers.append("]),
+        (small_mobilenet, ["for filters, stride, expansion, repeats in settings:", "self.blocks.layers.append("]),
+        (mobilenet_v3, ["for hidden, filters, kernel, stride, squeeze, activation in settings:"]),
+        (convnext, ["blocks=nnx.Sequential(*(Block(64, rngs=rngs) for _ in range(5)))"]),
+        (inception, ["jnp.concatenate([", 'nnx.avg_pool(x, (3, 3), strides=(1, 1), padding="SAME", count_include_pad=False)']),
+    ],
+)
+def test_model_py_is_written_as_a_person_would(make: Callable[[], Graph], lines: list[str], tmp_path: Path) -> None:
+    """Units are classes, repeats are lists, SAME is SAME; and ruff would lay it out so."""
+    text = model_source(make_plan(make(), ANY, framework.CAPABILITIES))
+    (tmp_path / "model.py").write_text(text)
+    assert [line for line in lines if line not in text] == []
     expect_formatted(tmp_path / "model.py")
 
 
