@@ -88,24 +88,24 @@ def _as_stored(path: Path, outputs: Sequence[str] = (), size: Size | None = None
 def _with_weights(format: Format, path: Path, weights: Path) -> Reader:
     """The reader of a format, which takes its tensors from another file."""
     assert format.read is not None
-    other = recognise(weights)
     if format.weights is not None:
-        if other.name != format.weights:
-            expected = f"expected {FORMATS[format.weights].what} beside {format.what}, got {other.what}"
+        if (given := recognise(weights)).name != format.weights:
+            expected = f"expected {FORMATS[format.weights].what} beside {format.what}, got {given.what}"
             raise UsageError(expected, where=str(weights), next="name the file of the model's weights")
         return partial(format.read, weights=weights)
     if not format.renewed:
         graphs = ", ".join(each.what for each in READABLE if each.weights or each.renewed)
         next = f"load the weights into the model and save it whole; porter does so for a port, and for {graphs}"
         raise UsageError(f"{format.what} has its own tensors, and --weights gives others", where=str(path), next=next)
-    found = partial(format.read, weights=_as_stored(weights).tensors)
+    other = _as_stored(weights)
+    found = partial(format.read, weights=other.tensors)
 
     def read(path: Path, /, *given: Any, **named: Any) -> Checkpoint:
         try:
             checkpoint = found(path, *given, **named)
         except MappingError as error:
             raise MappingError(error.message, where=error.where or str(weights), next=error.next) from None
-        return replace(checkpoint, files=(*(checkpoint.files or (path,)), weights))
+        return replace(checkpoint, files=(*(checkpoint.files or (path,)), *(other.files or (weights,))))
 
     return read
 

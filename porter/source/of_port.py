@@ -19,6 +19,7 @@ from porter.source.dropouts import has_dropouts, with_dropouts
 from porter.source.opened import Opened
 from porter.source.opening import open_candidate, open_port
 from porter.source.own_graph import open_graph
+from porter.source.pairs import digest_of
 from porter.source.reading import read_source
 from porter.source.trained import with_padding
 from porter.source.tuned import graph_file, open_tuned
@@ -114,7 +115,7 @@ def _of_two(port: Port, weights: Path, member: Member | None, wishes: Wishes) ->
         found = graph_file(first).sha256
     else:
         checkpoint = read_weights(graph, outputs=record.ended_at, size=record.input.native_size, weights=weights)
-        _expect_same(record, checkpoint.digests[weights]["sha256"], weights)
+        _expect_same(record, digest_of(checkpoint, weights), weights)
         opened = _again(checkpoint, record, member, wishes)
         found = checkpoint.digests[graph]["sha256"]
     if found != whose.sha256:

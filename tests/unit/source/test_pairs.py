@@ -54,6 +54,25 @@ def test_two_files_of_a_model_are_named(graph: str, weights: str, made: Path, tm
     assert cli("verify", tmp_path / "port", "--weights", made / weights).status == 0
 
 
+@pytest.mark.parametrize("name", ["model.ckpt", "model.ckpt.index"])
+def test_an_onnx_model_takes_the_tensors_of_a_tensorflow_checkpoint(name: str, made: Path, tmp_path: Path, cli: Cli) -> None:
+    """Whose prefix is no file, and whose tensors are not in its index."""
+    import tensorflow as tf
+
+    for number in (1, 2):
+        named = {name: array * number for name, array in state(made).items()}
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        tf.raw_ops.SaveV2(
+            prefix=str(folder / "model.ckpt"), tensor_names=[*named], shape_and_slices=[""] * len(named), tensors=[*named.values()]
+        )
+    shutil.copy(made / "model.onnx", tmp_path / "model.onnx")
+    ran = cli("convert", tmp_path / "model.onnx", "--weights", tmp_path / "1" / name, "--to", "torch", "--out", tmp_path / "port")
+    assert ran.status == 0 and "same function as the file's own graph" in ran.out
+    assert cli("verify", tmp_path / "port", "--weights", tmp_path / "1" / name, "--float64").status == 0
+    assert cli("verify", tmp_path / "port", "--weights", tmp_path / "2" / name).status == 2
+
+
 def test_an_onnx_model_takes_the_tensors_of_a_file_with_its_names(made: Path, tmp_path: Path, cli: Cli) -> None:
     save_file(state(made), tmp_path / "new.safetensors")
     shutil.copy(made / "model.onnx", tmp_path / "model.onnx")
