@@ -215,8 +215,8 @@ def evaluate_several(
             continue
         result = _evaluation(entrant, data_set, options, measured, _member(entrant.port.record, path_of(recipes)))
         if relabelled:
-            real_set = relabelled[_classes(entrant)]
-            result = replace(result, real=_relabelled(data_set, real_set, measured.scored, entrant.port.record.background))
+            found = _relabelled(data_set, relabelled[_classes(entrant)], measured.scored, entrant.port.record.background)
+            result = replace(result, real=found, real_labels=str(real.labels))
         if kept and not result.complete:
             at = int(measured.scored.reached.sum())
             result = _warned(result, f"the same line goes on at photo {at:,} of {len(data_set.photos):,}; --afresh starts anew")

@@ -97,6 +97,7 @@ class Evaluation(Judgement, Accuracy):
         tried: the ways of running it that `run` was chosen from, the fastest first.
         fp32: the accuracy of the port in fp32 over the same photos, beside a faster run.
         real: the accuracy by ReaL's labels.
+        real_labels: the file of `--real-labels`, which has them.
         waited: the part of the time in which the network waited for photos.
         network: images a second that the network takes by itself; None if the run was short.
     """
@@ -128,6 +129,7 @@ class Evaluation(Judgement, Accuracy):
     tried: tuple[Tried, ...] = ()
     fp32: Accuracy | None = None
     real: Accuracy | None = None
+    real_labels: str | None = None
     waited: float | None = None
     network: float | None = None
 

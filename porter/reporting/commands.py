@@ -66,7 +66,7 @@ def evaluate(record: Record, folder: str, result: Evaluation | None) -> str:
 def _how(result: Evaluation) -> dict[str, object]:
     words = result.run.split(", ")
     run = {"compiled": "compiled" in words, "channels_last": "channels first" not in words}
-    return {"precision": result.precision, **run, "device": result.device, "crops": result.crops}
+    return {**run, **{name: getattr(result, name) for name in ("precision", "device", "crops", "real_labels")}}
 
 
 def study(record: Record, folder: str, result: Study | None) -> str:

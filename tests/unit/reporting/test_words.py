@@ -189,10 +189,12 @@ def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
 
 
 def test_the_line_that_evaluates_again_has_every_option(tmp_path: Path) -> None:
-    run = evaluation(crops=10, precision="bf16", device="cuda", limit=500, labels="real.json", class_names="own.txt")
+    run = evaluation(
+        crops=10, precision="bf16", device="cuda", limit=500, labels="own.csv", real_labels="real.json", class_names="own.txt"
+    )
     found = parsed(evaluate(contents_of(tmp_path / "port").record, "port", run))
-    wanted = {"crops": 10, "precision": "bf16", "device": "cuda", "limit": 500, "labels": Path("real.json")}
-    wanted |= {"class_names": Path("own.txt")}
+    wanted = {"crops": 10, "precision": "bf16", "device": "cuda", "limit": 500, "labels": Path("own.csv")}
+    wanted |= {"class_names": Path("own.txt"), "real_labels": Path("real.json")}
     wanted |= {"source": True, "data": Path("sample/val")}
     assert {name: found[name] for name in wanted} == wanted
 
