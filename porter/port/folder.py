@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field, ValidationError
 
+from porter.base import options
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import FileError, GraphError, UsageError
 from porter.base.left_out import LeftOut
@@ -339,6 +340,13 @@ def _model_files(record: Path) -> tuple[str, ...]:
     return tuple(model) if isinstance(model, dict) else ()
 
 
+def _made_by(path: Path) -> str:
+    """The line that makes a port of a file or a folder; one of the Hub may be meant, of which there is none here."""
+    if not path.exists() and not str(path).startswith("hf:"):
+        return "porter convert makes one"
+    return f"{options.CONVERT.line(subject=path, to='torch')} makes one: name its folder"
+
+
 def read_port(folder: Path, *, held: bool = True) -> Port:
     """Reads a port's record; its tensors are read when they are needed.
 
@@ -352,7 +360,7 @@ def read_port(folder: Path, *, held: bool = True) -> Port:
     recover_folder(folder)
     path = folder / RECORD
     if not path.is_file():
-        raise UsageError("this is not a port: it has no port.json", where=str(folder), next="porter convert makes one")
+        raise UsageError("this is not a port: it has no port.json", where=str(folder), next=_made_by(folder))
     expect_plain(path)
     if path.stat().st_size > MAX_RECORD_BYTES:
         raise FileError("this record is too large to be porter's", where=str(path))

@@ -224,6 +224,13 @@ def test_without_the_library_it_is_said(
     assert read.port.record.variant == "mobilenet_v1_0.25"
 
 
+def test_where_a_port_is_wanted_the_line_that_makes_one_is_said(made: Callable[[str], tuple[Path, nn.Module]]) -> None:
+    folder, _ = made("mobilenet")
+    for use in (porter.open, lambda port: porter.evaluate(port, "photos"), lambda port: porter.predict(port, "photo.jpg")):
+        with pytest.raises(UsageError, match=r"this is not a port.*porter\.convert|porter convert .* --to torch makes one"):
+            use(folder)
+
+
 def test_a_recipe_that_is_asked_for_is_not_replaced(made: Callable[[str], tuple[Path, nn.Module]]) -> None:
     with pytest.raises(UsageError, match=r"config.json says that these weights are transformers' mobilenet_v1 \(depth_multiplier"):
         porter.convert("mobilenet_v1_0.25", "transformers_torch", weights=made("mobilenet")[0])

@@ -161,7 +161,7 @@ def _find(path: Path, classes: Classes, split: str | None) -> FoundPhotos:
     """
     try:
         if not path.exists():
-            raise FileError("there is no such file or folder", where=str(path))
+            raise FileError("there is no such file or folder", where=str(path), next=f"check the path; {_NEXT}")
         found = _in_folder(*_inner(path, split), classes) if path.is_dir() else _in_file(path, split, classes)
     except OSError as error:
         raise FileError(f"cannot be read: {error.strerror}", where=str(path)) from None

@@ -261,8 +261,9 @@ def test_paths_without_photos_are_refused(tmp_path: Path) -> None:
         ("packed", r"compressed files are not read, so unpack them: val_images\.tar\.gz"),
         ("strange", "none of the 1 photos can be scored: 'folder' is no class"),
     ]:
-        with pytest.raises(FileError, match=message):
+        with pytest.raises(FileError, match=message) as refused:
             opened(tmp_path / name)
+        assert refused.value.next
 
 
 def test_a_folder_that_may_not_be_read_is_a_file_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
