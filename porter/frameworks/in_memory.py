@@ -41,6 +41,7 @@ class Saved:
         calls: by the file's name of a value, the layer that gives it and which of its calls does, from 0: `layer1.0.relu@1`. Where
             it is empty, the file's names are the layers' own.
         notes: what the copy lacks of the model, one line each.
+        rounded: whether the graph has numbers of the model's code rounded to float32.
         fixed: saves the model once more, for the example's size only; None where it says its sizes itself.
     """
 
@@ -51,6 +52,7 @@ class Saved:
     copied: Callable[[], Any] | None = None
     calls: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    rounded: bool = False
     fixed: Callable[[], Saved] | None = None
 
 

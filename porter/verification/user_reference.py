@@ -197,8 +197,8 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
 
     shown(image, "float32")
     file = None if held else GivenFile(file=given.file.name, sha256=digest(given.file), maker=given.maker)
-    sizes = InputSizes(opened.sizes.built)
-    return UserReference(given.name, file, opened.graph, sizes, shown, tuple(notes), named=not held)
+    sizes, rounds = InputSizes(opened.sizes.built), held is not None and held.rounded
+    return UserReference(given.name, file, opened.graph, sizes, shown, tuple(notes), rounded=rounds, named=not held)
 
 
 def _calls(calls: Mapping[str, str], opened: Opened) -> dict[str, tuple[str, ...]]:

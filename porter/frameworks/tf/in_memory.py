@@ -29,7 +29,7 @@ def save(model: Any, folder: Path, example: Sequence[Any], size: Size | None) ->
     def traced() -> Saved:
         signature = [keras.InputSpec(value.dtype, _sized(value.shape, size)) for value in model.inputs]
         model.export(folder / "traced", format="tf_saved_model", input_signature=signature, verbose=False)
-        return Saved(model.name, folder / "traced", "the graph that TensorFlow traces", copied=_copying(copied))
+        return Saved(model.name, folder / "traced", "the graph that TensorFlow traces", copied=_copying(copied), rounded=True)
 
     try:
         (_opened(keras, copied()) if _hides_layers(keras, model) else model).save(path)
