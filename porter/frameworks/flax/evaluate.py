@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 
 from porter.base.dtypes import Array, Run
 from porter.data.preprocess import Preprocess
 from porter.frameworks import Classifier, expect_run
-from porter.frameworks.flax.graph_module import GraphModule, compiled
+from porter.frameworks.flax.graph_module import GraphModule
 from porter.frameworks.images import classifier_of
 
 
@@ -21,10 +24,15 @@ def make_classifier(model: GraphModule, protocol: Preprocess, how: Run, tap: str
     """
     expect_run(how, "Flax")
     path = tap or model.program.plan.graph.output
-    run = compiled(model, (path,))
+    graph, state = nnx.split(model)
+
+    @jax.jit
+    def run(state: Any, images: jax.Array) -> Any:
+        module = nnx.merge(graph, state)
+        return module.program.values(module, [images], [path])[path]
 
     def logits(images: Array) -> Array:
         with jax.default_matmul_precision("highest"):
-            return np.asarray(run(jnp.asarray(images.transpose(0, 2, 3, 1)))[path])
+            return np.asarray(run(state, jnp.asarray(images.transpose(0, 2, 3, 1))))
 
     return classifier_of(logits, protocol)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial, reduce
-from typing import Any
+from functools import cache, partial, reduce
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -39,12 +39,14 @@ class Program:
         self.plan, self.dtype = plan, dtype
         self.places = places(plan)
         self.steps = SPELLINGS.steps(plan)
-        self.functions = {step.path: _function(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS}
+        self.functions = {step.path: _key(step.layer) for step in self.steps if step.layer.kind not in WITH_TENSORS}
         self.taken = taken_shapes(plan)
-        self.compiled: dict[tuple[tuple[str, ...], bool], Callable[..., dict[str, Any]]] = {}
 
-    def values(self, model: nnx.Module, inputs: Sequence[Any], paths: Sequence[str]) -> dict[str, Any]:
+    def values(self, model: nnx.Module, inputs: Sequence[Any], paths: Sequence[str], compiled: bool = False) -> dict[str, Any]:
         """The values at `paths`; each other one is held until its last use.
+
+        Args:
+            compiled: each layer is compiled for itself, equal ones once: for one batch that takes the least time.
 
         Raises:
             UsageError: the inputs are others than those of the plan.
@@ -52,8 +54,12 @@ class Program:
         values = dict(zip(self.taken, self._checked(inputs), strict=True))
         ended = last_uses(((*step.inputs, step.path) for step in self.steps), set(paths))
         for step, gone in zip(self.steps, ended, strict=True):
-            layer = self.functions.get(step.path) or _at(model, self.places[step.path])
-            values[step.path] = layer(*(values[path] for path in step.inputs))
+            given = [values[path] for path in step.inputs]
+            if step.path in self.functions:
+                values[step.path] = (_compiled if compiled else _function)(*self.functions[step.path])(*given)
+            else:
+                layer = _at(model, self.places[step.path])
+                values[step.path] = _compiled_module(*nnx.split(layer), *given) if compiled else layer(*given)
             for path in gone:
                 del values[path]
         return {path: values[path] for path in paths}
@@ -130,29 +136,10 @@ def run_model(model: GraphModule, batch: Array, taps: Sequence[str]) -> dict[str
         raise UsageError("the model has no such node", where=missing[0])
     with jax.enable_x64(program.dtype == "float64"), jax.default_matmul_precision("highest"):
         inputs = [jnp.asarray(_cast(each, program.dtype)) for each in as_taken(batch, graph, channels_last=True)]
-        values = compiled(model, tuple(taps), quickly=True)(*inputs)
+        values = program.values(model, inputs, taps, compiled=True)
         wide = {path: value.astype(jnp.float32) if value.dtype == jnp.bfloat16 else value for path, value in values.items()}
         found = {path: np.asarray(value) for path, value in wide.items()}
     return {path: array.transpose(0, 3, 1, 2) if is_map(graph.open_shapes[path]) else array for path, array in found.items()}
-
-
-def compiled(model: GraphModule, paths: tuple[str, ...], quickly: bool = False) -> Callable[..., dict[str, Any]]:
-    """What gives the values at `paths` for the model's inputs, as it is now. Each shape of them is compiled once.
-
-    Args:
-        quickly: for a few batches, on a CPU: the compiler takes half the time, and its code a few percent more.
-    """
-    graph, state = nnx.split(model)
-    program, key = model.program, (paths, quickly)
-    if key not in program.compiled:
-
-        def values(state: Any, *inputs: Any) -> dict[str, Any]:
-            return program.values(nnx.merge(graph, state), inputs, paths)
-
-        on_cpu = all(device.platform == "cpu" for leaf in jax.tree.leaves(state)[:1] for device in leaf.devices())
-        options = {"xla_backend_optimization_level": 0} if quickly and on_cpu else None
-        program.compiled[key] = jax.jit(values, compiler_options=options)
-    return partial(program.compiled[key], state)
 
 
 def _cast(array: Array, dtype: Dtype) -> Array:
@@ -188,12 +175,29 @@ def _put(root: nnx.Module, place: Place, layer: nnx.Module) -> None:
             around = getattr(around, name)
 
 
-def _function(layer: Layer) -> Callable[..., Any]:
-    if layer.kind == "concat":
+def _key(layer: Layer) -> tuple[str, tuple[tuple[str, Any], ...]]:
+    return layer.kind, tuple(layer.arguments.items())
+
+
+@cache
+def _function(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    if kind == "concat":
         return lambda *values: jnp.concatenate(values, axis=-1)
-    if layer.kind in FUNCTIONS:
-        return partial(lambda function, *values: reduce(function, values), _JOINED[layer.kind])
-    return partial(_kind(layer.kind), **layer.arguments) if layer.arguments else _kind(layer.kind)
+    if kind in FUNCTIONS:
+        return lambda *values: reduce(_JOINED[kind], values)
+    return partial(_kind(kind), **dict(arguments)) if arguments else cast(Callable[..., Any], _kind(kind))
+
+
+@cache
+def _compiled(kind: str, arguments: tuple[tuple[str, Any], ...]) -> Callable[..., Any]:
+    return jax.jit(_function(kind, arguments), compiler_options=_QUICKLY)
+
+
+_QUICKLY = {"xla_backend_optimization_level": 0}
+"""The compiler takes half the time, and its code a few percent more."""
+_compiled_module = jax.jit(
+    lambda graph, state, *inputs: nnx.merge(graph, state)(*inputs), static_argnums=0, compiler_options=_QUICKLY
+)
 
 
 def _kind(name: str) -> Any:
