@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,23 +46,39 @@ def bounded(graph: Graph) -> set[str]:
 
 
 def farthest(graph: Graph, known: Array, pool: Array, run: Callable[[Array], Mapping[str, Array]], at_once: int) -> Array:
-    """The images of a pool that take the input of an activation with a bound further, up or down, than the other ones of the pool
-    and those that are `known`: none if no activation has a bound.
+    """The images of a pool that take the input of an activation further, up or down, than the others and than those that are
+    `known`, where those do not reach the activation's bounds; none if they reach all.
 
     Args:
         known: N x C x H x W, as `pool`.
         run: gives every node's value.
         at_once: so many images are run together.
     """
-    inputs = sorted({graph.by_path[path].inputs[0] for path in bounded(graph)} & graph.by_path.keys())
+    inputs = {path: graph.by_path[path].inputs[0] for path in bounded(graph)}
+    inputs = {path: read for path, read in inputs.items() if read in graph.by_path}
     if not inputs:
         return pool[:0]
-    images, extremes = np.concatenate([known, pool]), list[Array]()
-    for batch in np.array_split(images, -(-len(images) // at_once)):
-        values = run(batch)
-        flat = [values[path].reshape(len(batch), -1).astype(np.float64, copy=False) for path in inputs]
-        extremes.append(np.stack([side for value in flat for side in (value.max(axis=1), -value.min(axis=1))]))
+    reached, ends = Reached(), list[dict[str, Array]]()
+
+    def look(images: Array, paths: Iterable[str]) -> None:
+        for part in np.array_split(images, -(-len(images) // at_once)):
+            values = run(part)
+            reached.add(graph, values)
+            ends.append({path: _ends(values[path]) for path in paths})
+
+    look(known, {*inputs.values()})
+    left = sorted({inputs[path] for path in reached.unreached(graph) if path in inputs})
+    if not left:
+        return pool[:0]
+    look(pool, left)
+    extremes = np.concatenate([np.concatenate([part[path] for path in left]) for part in ends], axis=1)
     # Where all go as far, the first does: one that is known.
-    best = np.unique(np.nan_to_num(np.concatenate(extremes, axis=1), nan=-np.inf, posinf=-np.inf).argmax(axis=1))
-    chosen: Array = images[best[best >= len(known)]]
+    best = np.unique(np.nan_to_num(extremes, nan=-np.inf, posinf=-np.inf).argmax(axis=1))
+    chosen: Array = np.concatenate([known, pool])[best[best >= len(known)]]
     return chosen
+
+
+def _ends(value: Array) -> Array:
+    """The largest of a value and of its negative: 2 x N."""
+    flat = value.reshape(len(value), -1).astype(np.float64, copy=False)
+    return np.stack([flat.max(axis=1), -flat.min(axis=1)])
