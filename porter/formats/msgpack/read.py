@@ -6,7 +6,7 @@ msgpack decodes, within limits: nothing is made that the file does not hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from math import prod
 from pathlib import Path
@@ -23,12 +23,12 @@ from porter.formats.limits import MOST_NODES
 
 _ARRAY, _COMPLEX, _SCALAR = 1, 2, 3
 _CHUNKED = "__msgpack_chunked_array__"
-_NOT_THE_MODEL = {"opt_state": "the optimiser's state"}
+NOT_THE_MODEL = {"opt_state": "the optimiser's state"}
 _MOST_LISTED = 256
 """Values in one list: msgpack takes 8 bytes for each before it reads it, and lists may be nested a thousand deep. Flax has few."""
 _MOST_NAME = 1 << 12
 _WHOLE = (f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
-_TYPES = frozenset({"float16", "float32", "float64", "bfloat16", "bool", *_WHOLE})
+TYPES = frozenset({"float16", "float32", "float64", "bfloat16", "bool", *_WHOLE})
 
 
 def read_msgpack(path: Path) -> Checkpoint:
@@ -53,12 +53,17 @@ def read_msgpack(path: Path) -> Checkpoint:
         )
         if not isinstance(tree, dict):
             raise ValueError(f"it is a {type(tree).__name__}, expected a map")
-        leaves = {name: value for key, part in tree.items() if key not in _NOT_THE_MODEL for name, value in _leaves(key, part)}
+        leaves = {name: value for key, part in tree.items() if key not in NOT_THE_MODEL for name, value in _leaves(key, part)}
     tensors = {name: np.asarray(value) for name, value in leaves.items() if isinstance(value, np.ndarray | int | float)}
-    notes = [f"ignored {what}" for key, what in _NOT_THE_MODEL.items() if key in tree]
-    if others := sorted(leaves.keys() - tensors.keys()):
-        notes.append(f"ignored {some(others)}, which are no numbers")
-    return Checkpoint(path, "flax-msgpack", "jax", tensors, tuple(notes))
+    return Checkpoint(path, "flax-msgpack", "jax", tensors, left_out(tree, leaves.keys() - tensors.keys()))
+
+
+def left_out(parts: Collection[str], others: Collection[str]) -> tuple[str, ...]:
+    """What of a tree with `parts` no tensor holds, one line each; `others` are its leaves that are no numbers."""
+    notes = [f"ignored {what}" for key, what in NOT_THE_MODEL.items() if key in parts]
+    if others:
+        notes.append(f"ignored {some(sorted(others))}, which are no numbers")
+    return tuple(notes)
 
 
 class _Count:
@@ -89,7 +94,7 @@ def _extension(code: int, data: bytes) -> Any:
 
 
 def _array(shape: Any, kind: Any, content: Any) -> Array:
-    if kind not in _TYPES or not isinstance(content, bytes):
+    if kind not in TYPES or not isinstance(content, bytes):
         raise ValueError(f"it has an array of {kind!r:.40}")
     return _shaped(np.frombuffer(content, storage_type(kind)), shape)
 

@@ -281,6 +281,28 @@ def _msgpack(folder: Path) -> Path:
     return folder / "model.msgpack"
 
 
+def _orbax(driver: str, ocdbt: bool) -> Callable[[Path], Path]:
+    """As orbax writes the state of a module of nnx, by the library that writes for it."""
+
+    def make(folder: Path) -> Path:
+        import tensorstore
+
+        store = {"driver": "ocdbt", "base": f"file://{folder}/"} if ocdbt else {"driver": "file", "path": f"{folder}/"}
+        tree = {}
+        for name, shape in VARIABLES.items():
+            array, keys = abs(_array(*shape)), (*name.split("/"), "value")
+            place = {**store, "path": f"{store.get('path', '')}{'.'.join(keys)}/"}
+            spec = {"driver": driver, "kvstore": place}
+            tensorstore.open(spec, create=True, dtype=array.dtype, shape=shape).result().write(array).result()
+            value = {"value_type": "jax.Array", "skip_deserialize": False, "write_shape": shape}
+            tree[str(keys)] = {"key_metadata": [{"key": key, "key_type": 2} for key in keys], "value_metadata": value}
+        stated = {"tree_metadata": tree, "use_ocdbt": ocdbt, "use_zarr3": driver == "zarr3"}
+        (folder / "_METADATA").write_text(json.dumps(stated))
+        return folder
+
+    return make
+
+
 def _npz(folder: Path) -> Path:
     np.savez(folder / "model.npz", **{name: abs(_array(*shape)) for name, shape in VARIABLES.items()})
     return folder / "model.npz"
@@ -501,6 +523,7 @@ SEEDS: Mapping[str, Sequence[Callable[[Path], Path]]] = {
     "torch_export": (_pt2(False), _pt2(True), _pt2(True, True)),
     "msgpack": (_msgpack,),
     "npz": (_npz, _npz_of_objects),
+    "orbax": (_orbax("zarr", True), _orbax("zarr3", True), _orbax("zarr", False)),
     "safetensors": (_safetensors,),
     "sharded": (_sharded,),
     "torch": (_torch(True), _torch(True, True), _torch(False), _torch(False, True)),

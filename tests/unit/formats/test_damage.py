@@ -15,6 +15,7 @@ FEWER = {
     **dict.fromkeys(("caffe", "torch7", "keras", "tf_graph", "recipe"), 700),
     **dict.fromkeys(("tflite", "tfjs", "port", "torch_export", "saved-model"), 300),
     "keras-h5": 150,  # some are read in a process of their own
+    "orbax": 20,  # each is
 }
 """Inputs of the readers that take longest; of the others 2,000 are made."""
 

@@ -1,0 +1,37 @@
+"""tensorstore, in a process of its own: it writes the arrays of a folder of orbax one after the other into a file.
+
+Nothing of porter is imported here, because the process runs this file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+_SINGLE = {"file_io_concurrency": {"limit": 1}, "data_copy_concurrency": {"limit": 1}, "cache_pool": {"total_bytes_limit": 0}}
+
+
+def main() -> None:
+    import tensorstore
+
+    folder, wanted, target, most = sys.argv[1:]
+    named = json.loads(Path(wanted).read_text())
+    store = {"driver": "ocdbt", "base": f"file://{folder}/"} if named["ocdbt"] else {"driver": "file", "path": f"{folder}/"}
+    context, left, described = tensorstore.Context(_SINGLE), int(most), []
+    with (Path(target) / "arrays").open("wb") as stream:
+        for name in named["names"]:
+            place = {**store, "path": f"{store.get('path', '')}{name}/"}
+            spec = {"driver": "zarr3" if named["zarr3"] else "zarr", "kvstore": place}
+            array = tensorstore.open(spec, open=True, read=True, context=context).result()
+            left -= math.prod(array.shape) * array.dtype.numpy_dtype.itemsize
+            if left < 0:
+                raise ValueError(f"its arrays have more than {most} bytes")
+            stream.write(array.read(order="C").result().tobytes())
+            described.append((array.dtype.name, array.shape))
+    (Path(target) / "described").write_text(json.dumps(described))
+
+
+if __name__ == "__main__":
+    main()
