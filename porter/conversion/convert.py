@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from porter.base.dtypes import DTYPES, Dtype
 from porter.base.errors import CheckFailed, GraphError, MissingFramework, PaddingError, UsageError
 from porter.base.options import items
-from porter.base.package import __version__
+from porter.base.package import TENSORFLOW, __version__
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
@@ -89,7 +89,7 @@ def convert(
             memory: a torch.nn.Module in eval mode, a keras.Model or an onnx.ModelProto, which stays as it is and is its own
             reference. Where a recipe has the graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        to: a framework: `tf`, `torch`, `onnx`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names, here and
+        to: a framework: `tf`, `torch`, `onnx`, `flax`, `tflite`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names, here and
             for `source`; `keras` is one of `tf` here.
         example: what a module of torch is exported with: a batch, or one for each input; None for zeros of `input_size`.
         weights: a weights file, or a port; None for the zoo's published file.
@@ -272,7 +272,7 @@ def _versions(framework: Destination) -> dict[str, str]:
     versions = {"porter": __version__}
     for name in ("numpy", framework.PACKAGE):
         try:
-            versions[name] = version(name)
+            versions[name] = version(TENSORFLOW if name == "tensorflow" else name)
         except PackageNotFoundError:
             continue
     return versions

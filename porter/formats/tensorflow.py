@@ -28,14 +28,14 @@ def import_tensorflow() -> Any:
     if sys.modules.get("tensorflow") is not None:
         return sys.modules["tensorflow"]
     try:
-        with _quiet_stderr():
+        with quiet_stderr():
             return import_module("tensorflow")
     except ImportError as error:
         raise MissingFramework(f"TensorFlow cannot be imported: {error}", next=install("tf")) from None
 
 
 @contextmanager
-def _quiet_stderr() -> Iterator[None]:
+def quiet_stderr() -> Iterator[None]:
     """Drops the output of C++ to file descriptor 2.
 
     TensorFlow 2.21 announces oneDNN while it is loaded, before its logger reads TF_CPP_MIN_LOG_LEVEL. Switching oneDNN off

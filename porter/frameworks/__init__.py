@@ -148,15 +148,20 @@ if TYPE_CHECKING:
     from porter.frameworks.numpy import engine as numpy
     from porter.frameworks.onnx import destination as onnx
     from porter.frameworks.tf import destination as tf
+    from porter.frameworks.tflite import destination as tflite
     from porter.frameworks.torch import destination as torch
 
-    _destinations: tuple[Destination, ...] = (caffe, flax, mxnet, onnx, tf, torch)
+    _destinations: tuple[Destination, ...] = (caffe, flax, mxnet, onnx, tf, tflite, torch)
     _engine: Engine = numpy  # a destination's is compared where it names it
 
-DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "caffe", "mxnet")
+DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "tflite", "caffe", "mxnet")
 """Folders here with a destination.py, as `--to` names them."""
 TRAINED = ("tf", "torch")
 """Those whose models are trained on; their dialects are PortDialects (porter.frameworks.dialects)."""
+CONVERTED = ("tflite",)
+"""Those whose files hold what the framework's own converter computed of the graph's tensors. `read_port` gives the file itself, as
+one tensor of its bytes under the file's name, and `PortEngine.build` runs it; in float64 it runs canonical tensors, given too.
+"""
 NUMPY = "numpy"
 """The engine of formats whose own framework is not run."""
 ENGINE_NAMES = (*DESTINATION_NAMES, NUMPY)

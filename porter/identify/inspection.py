@@ -15,7 +15,7 @@ from porter.fitting.fit import OWN_GRAPH
 from porter.fitting.wishes import Wishes
 from porter.formats.reading import read_checkpoint
 from porter.formats.recognition import FORMATS
-from porter.frameworks import TRAINED, other_than
+from porter.frameworks import CONVERTED, TRAINED, other_than
 from porter.graph import head_of
 from porter.identify.doors import open_as, open_likeliest
 from porter.identify.matching import CLOSE, LIKELY, TUNED, Match, Ranked, keeping, no_recipe, rank
@@ -173,7 +173,9 @@ def _of_port(port: Port) -> Inspection:
     record, checkpoint = port.record, read_checkpoint(port.folder / port.destination.MODEL_FILE)
     to, variant, folder = other_than(record.framework), record.variant, port.folder
     line = CONVERT.line(subject=folder, to=to)
-    if variant is not None:
+    if record.framework in CONVERTED:
+        line = CONVERT.line(subject=folder / port.destination.MODEL_FILE, to=to)
+    elif variant is not None:
         line = CONVERT.line(subject=variant, source=record.zoo, to=to, weights=folder, recipes=record.recipes)
     return Inspection(
         replace(checkpoint, path=port.folder, format="port", dialect=record.framework),

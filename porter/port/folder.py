@@ -20,7 +20,7 @@ from porter.data.labels import LABEL_MAPS, MAX_BYTES, MAX_LABEL, Label, Labels, 
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.files import AnyPath, expect_plain, is_plain, recover_folder, write_whole
 from porter.formats.limits import read_json
-from porter.frameworks import Destination, Tensors, get_destination
+from porter.frameworks import CONVERTED, Destination, Tensors, get_destination
 from porter.graph import Graph, tensor_shapes
 from porter.graph.bounds import expect_bounded
 from porter.graph.left_out import notes_on
@@ -263,7 +263,7 @@ class Record(Facts, RecordHead):
     @property
     def computed(self) -> bool:
         """Whether the port holds computed numbers, which the source lacks: computed in float64, rounded once to the port's type."""
-        return bool(self.folded or self.absorbed or self.evaluated)
+        return bool(self.folded or self.absorbed or self.evaluated or self.framework in CONVERTED)
 
     @property
     def rounding(self) -> str | None:
@@ -314,7 +314,7 @@ def load(folder: AnyPath, device: str = "cpu") -> LoadedModel:
 
 def port_at(path: Path, *, held: bool = True) -> Port | None:
     """The port whose folder, record or model file is `path`; None for any other path. A port.json beside a file that it does not
-    list has nothing to do with the file, and may be anybody's.
+    list has nothing to do with the file, and may be anybody's. A file that does not hold the port's tensors is read as others' are.
 
     Args:
         held: as for `read_port`.
@@ -322,7 +322,8 @@ def port_at(path: Path, *, held: bool = True) -> Port | None:
     if (path / RECORD).is_file():
         return read_port(path, held=held)
     record = path.parent / RECORD
-    return read_port(path.parent, held=held) if is_plain(record) and path.name in (RECORD, *_model_files(record)) else None
+    port = read_port(path.parent, held=held) if is_plain(record) and path.name in (RECORD, *_model_files(record)) else None
+    return None if port is not None and port.record.framework in CONVERTED and path.name != RECORD else port
 
 
 def model_file(path: Path) -> Path:

@@ -9,6 +9,7 @@ import numpy as np
 
 from porter.base.errors import MappingError, UsageError
 from porter.base.left_out import LeftOut
+from porter.base.options import CONVERT
 from porter.filegraph.checkpoint import Checkpoint
 from porter.filegraph.file_graph import FileGraph
 from porter.fitting.by_names import fit_by_names
@@ -16,6 +17,7 @@ from porter.fitting.by_position import name_by_position
 from porter.fitting.candidate import Candidate
 from porter.fitting.fit import Fit, read_tensors
 from porter.fitting.wishes import NONE, Wishes
+from porter.frameworks import CONVERTED, other_than
 from porter.frameworks.dialects import Dialect, get_dialect
 from porter.graph import INPUT
 from porter.padding.sizes import InputSizes
@@ -42,6 +44,12 @@ def open_port(port: Port, member: Member | None) -> Opened:
             f"this is a port of {record.name}, not of {member.name}",
             where=str(folder),
             next=f"porter convert {record.variant} --from {record.zoo}" if record.variant else "porter convert PORT --to FRAMEWORK",
+        )
+    if record.framework in CONVERTED:
+        raise UsageError(
+            f"the tensors of this port are not in it: {port.destination.MODEL_FILE} holds what the converter computed of them",
+            where=str(folder),
+            next=CONVERT.line(subject=folder / port.destination.MODEL_FILE, to=other_than(record.framework)),
         )
     tensors = port.tensors()
     for path, seen in record.batches.items():

@@ -40,7 +40,7 @@ class Table:
         Raises:
             ValueError: there are more than `most`, or they are not in the buffer.
         """
-        start, count = self._vector(field, 4)
+        start, count = self.vector(field, 4)
         if count > most:
             raise ValueError(f"{count} of what a model has at most {most} of")
         return [Table(self.data, self._followed(start + 4 * place)) for place in range(count)]
@@ -48,14 +48,14 @@ class Table:
     def numbers(self, field: int, kind: str) -> Array:
         """A vector of numbers of a numpy type, without a copy."""
         found = np.dtype(kind).newbyteorder("<")
-        start, count = self._vector(field, found.itemsize)
+        start, count = self.vector(field, found.itemsize)
         return np.frombuffer(self.data, found, count, start)
 
     def text(self, field: int) -> str:
-        start, count = self._vector(field, 1)
+        start, count = self.vector(field, 1)
         return self.data[start : start + count].decode()
 
-    def _vector(self, field: int, width: int) -> tuple[int, int]:
+    def vector(self, field: int, width: int) -> tuple[int, int]:
         """Where a vector's items begin, and how many there are."""
         at = self._at(field)
         if at is None:

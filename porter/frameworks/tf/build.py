@@ -33,14 +33,18 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     """
     statement = state_model(plan, tensors, layers, dtype)
     with import_tensorflow().device(tensorflow_device(device)):
-        model, values = _connect(statement)
+        model, values = connect(statement)
     arrays = {path for path, shape in plan.graph.open_shapes.items() if not is_map(shape)}
     attach_runner(model, values, device, arrays=arrays, takes=plan.graph)
     return model
 
 
-def _connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
-    """The model with its weights, and the symbolic value of every path."""
+def connect(statement: Statement) -> tuple[Any, dict[str, Any]]:
+    """The model with its weights, and the symbolic value of every path.
+
+    Raises:
+        GraphError, MissingFramework: as `build`.
+    """
     keras, caller = import_keras(), _Caller(statement)
     for call in statement.calls:
         caller.call(call)

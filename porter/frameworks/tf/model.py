@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import GraphError, MappingError
@@ -22,11 +23,20 @@ POOLS: Mapping[type[Op], str] = {MaxPool: "MaxPooling2D", AvgPool: "AveragePooli
 """The Keras classes of pools."""
 
 
-def state_model(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype) -> Statement:
+Constant = Callable[[LayerMaker, Any, str, list[Symbol], Array], Symbol]
+"""The value of a node that holds an array, from its op, its name, its inputs, and the array with the channels last."""
+
+
+def state_model(
+    plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, constants: Mapping[type[Op], Constant] | None = None
+) -> Statement:
     """A model from N×H×W×C to the graph's outputs, maps N×H×W×C too. It has only built-in layers and operations.
 
     With a `plan.only_size` its input has that size and Keras refuses any other; without it, rows and columns are free. `batches` is
     left out, because Keras keeps no such count.
+
+    Args:
+        constants: how ops are said whose arrays are constants, in a model that is not saved; None where layers hold them.
 
     Raises:
         MappingError: `tensors` and the graph do not cover each other, or a shape differs.
@@ -41,13 +51,18 @@ def state_model(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: 
     weights: dict[str, dict[str, Array]] = {}
     for node in graph.nodes:
         inputs = [values[path] for path in node.inputs]
+        if constants and type(node.op) in constants:
+            array = tensors[node.path]["value"].astype(dtype)
+            array = array.transpose(1, 2, 0) if is_map(graph.open_shapes[node.path]) else array
+            values[node.path] = constants[type(node.op)](maker, node.op, names[node.path], inputs, array)
+            continue
         values[node.path] = _apply(maker, plan, node, names[node.path], inputs)
         if node.path in shapes and node.shares is None:
             weights[names[node.path]] = _variables(graph, node, tensors[node.path], shapes[node.path], inputs[0])
     statement = Statement(dtype, tuple(maker.calls), values, graph.inputs, graph.outputs, bool(graph.further), weights)
     led = {calls[0].name for calls in statement.ordered}
     for path in shapes:
-        if names[path] not in led:
+        if names[path] not in led and not (constants and type(graph.by_path[path].op) in constants):
             raise GraphError("its weights do not lead to the output", where=path)
     return statement
 

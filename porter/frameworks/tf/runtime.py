@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from logging import ERROR, LogRecord, getLogger
 from typing import Any
 
 import numpy as np
@@ -54,14 +55,19 @@ def tensorflow_device(device: str) -> str:
 
 @contextmanager
 def quiet_logger(tensorflow: Any) -> Iterator[None]:
-    """Silences TensorFlow's Python logger, except for errors."""
-    logger = tensorflow.get_logger()
-    before = logger.level
-    logger.setLevel("ERROR")
+    """Silences TensorFlow's Python loggers, except for errors."""
+    loggers = (tensorflow.get_logger(), getLogger("absl"))
+    for logger in loggers:
+        logger.addFilter(_is_error)  # the converter sets the level
     try:
         yield
     finally:
-        logger.setLevel(before)
+        for logger in loggers:
+            logger.removeFilter(_is_error)
+
+
+def _is_error(record: LogRecord) -> bool:
+    return record.levelno >= ERROR
 
 
 @contextmanager

@@ -41,9 +41,7 @@ def test_show_and_pads_say_what_is_known(cli: Cli, monkeypatch: pytest.MonkeyPat
         "exact 0",
         "exact 9e-14",
         "refused",
-        "unproven",
-        "unproven",
-        "unproven",
+        *["unproven"] * 4,
     ]
     for to, said in SAID.items():
         ran = cli("pads", "mobilenet_v1", "--from", "keras", "--to", to)

@@ -1,0 +1,1 @@
+"""TensorFlow Lite's ports: what TensorFlow's converter makes of porter's Keras build, run by TensorFlow's interpreter."""

@@ -1,0 +1,101 @@
+"""TensorFlow's converter, given porter's Keras build of a plan.
+
+The converter computes with the tensors: it folds norms into the layers before them, and constants into each other. So a file does
+not hold the graph's tensors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from porter.base.dtypes import Array
+from porter.base.errors import GraphError, first_line
+from porter.filegraph.names import Names
+from porter.formats.tensorflow import import_tensorflow, quiet_stderr
+from porter.frameworks.tf.build import connect
+from porter.frameworks.tf.config import MODEL_NAME
+from porter.frameworks.tf.model import state_model
+from porter.frameworks.tf.runtime import quiet_logger
+from porter.frameworks.tflite.arrays import CONSTANTS
+from porter.graph import Graph
+from porter.graph.plan import Plan
+
+SCOPE = re.compile(rf"{MODEL_NAME}(?:_\d+)?/(.+?)_\d+/(.+)")
+"""The name of a value in the function of a Keras model: that of the model, of the layer and of its operation."""
+_LACKING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
+
+
+def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]]) -> bytes:
+    """A model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's own operators only.
+
+    Its signature has the inputs and outputs under `input_names` and `output_names`.
+
+    Raises:
+        GraphError: the converter has no operator for an op.
+        MappingError: the tensors do not fit the graph. MissingFramework: TensorFlow or Keras is not installed.
+    """
+    tensorflow = import_tensorflow()
+    with tensorflow.device("/CPU"):
+        model, _ = connect(state_model(plan, tensors, {}, "float32", CONSTANTS))
+    with quiet_logger(tensorflow):
+        holder = tensorflow.Module()
+        holder.frozen = _with_constants(tensorflow, model)
+        with TemporaryDirectory() as folder:
+            named, options = _named(tensorflow, holder.frozen, plan.graph), tensorflow.saved_model.SaveOptions
+            tensorflow.saved_model.save(holder, folder, named, options(experimental_custom_gradients=False))
+            converter = tensorflow.lite.TFLiteConverter.from_saved_model(folder)
+            with quiet_stderr(), _refused():
+                made: bytes = converter.convert()
+    return made
+
+
+def input_names(graph: Graph) -> list[str]:
+    """What the signature calls the graph's inputs, in their order."""
+    free = Names()
+    return [free.take(path.replace("/", "_")) for path in graph.inputs]
+
+
+def output_names(graph: Graph) -> list[str]:
+    """What the signature calls the graph's outputs, in their order."""
+    return [f"output_{place}" for place in range(len(graph.outputs))] if graph.further else ["output"]
+
+
+def _with_constants(tensorflow: Any, model: Any) -> Any:
+    """A model as a concrete function without variables, of which the converter would make variables too."""
+    module = import_module("tensorflow.python.framework.convert_to_constants")  # as TensorFlow's own guides import it
+    specs = [tensorflow.TensorSpec(value.shape, value.dtype) for value in model.inputs]
+
+    def call(*inputs: Any) -> Any:
+        return tensorflow.nest.flatten(model(list(inputs) if len(inputs) > 1 else inputs[0], training=False))
+
+    return module.convert_variables_to_constants_v2(tensorflow.function(call, autograph=False).get_concrete_function(*specs))
+
+
+def _named(tensorflow: Any, function: Any, graph: Graph) -> Any:
+    """A function with names for its inputs and outputs."""
+    specs = [
+        tensorflow.TensorSpec(each.shape, each.dtype, name) for each, name in zip(function.inputs, input_names(graph), strict=True)
+    ]
+
+    def call(*inputs: Any) -> Any:
+        return dict(zip(output_names(graph), function(*inputs), strict=True))
+
+    return tensorflow.function(call, autograph=False).get_concrete_function(*specs)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Raises the converter's own error as porter's."""
+    try:
+        yield
+    except Exception as error:  # ConverterError is no public name
+        if type(error).__name__ != "ConverterError":
+            raise
+        lacking = dict.fromkeys(_LACKING.findall(str(error)))
+        words = f"has no operator for {', '.join(lacking)}" if lacking else f"is not given a model: {first_line(error)}"
+        raise GraphError(f"TensorFlow Lite {words}", next="torch, tf and onnx say every op: --to onnx") from None

@@ -1,0 +1,58 @@
+"""TensorFlow Lite's ports: a model.tflite. See porter.frameworks.Destination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from porter.base.errors import GraphError
+from porter.frameworks.tf.layout import CAPABILITIES as CAPABILITIES
+from porter.frameworks.tflite import engine
+from porter.graph import ops
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.base.dtypes import Array, Dtype
+    from porter.base.errors import PorterError
+    from porter.frameworks import PortEngine, Tensors
+    from porter.graph import Graph
+    from porter.graph.plan import Plan
+
+NAME = "tflite"
+INPUT_LAYOUT: Literal["NCHW", "NHWC"] = "NHWC"
+MODEL_FILE = engine.FILE
+PACKAGE = "tensorflow"
+NAMES_LAYERS = False
+ENGINE: PortEngine = engine
+
+
+def fillings(graph: Graph, tensors: Tensors) -> dict[str, int]:
+    """Empty: the converter computes what the file holds."""
+    return {}
+
+
+def refusals(plan: Plan) -> list[PorterError]:
+    """Of the ops that TensorFlow Lite has no operator for; they would need TensorFlow's own kernels beside it."""
+    lacking = [node for node in plan.graph.nodes if isinstance(node.op, ops.Erf) or getattr(node.op, "mode", None) == "cubic"]
+    return [GraphError(f"TensorFlow Lite has no operator for {node.op.words}", where=node.path) for node in lacking]
+
+
+def code_files(plan: Plan, layers: Mapping[str, str]) -> dict[str, bytes]:
+    """Empty: a model.tflite is not code."""
+    return {}
+
+
+def write(
+    folder: Path, plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, about: Mapping[str, str]
+) -> dict[str, str]:
+    """Writes `model.tflite`; see porter.frameworks.tflite.port_files."""
+    from porter.frameworks.tflite.port_files import write
+
+    return write(folder, plan, tensors, dtype, about.get("porter.native_size", "[1, 1]"))
+
+
+def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:
+    """The file itself, see porter.frameworks.CONVERTED."""
+    from porter.frameworks.tflite.port_files import read_file
+
+    return read_file(folder)

@@ -1,0 +1,86 @@
+"""Runs TensorFlow Lite's models. See porter.frameworks.PortEngine. TensorFlow is imported only when something is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from porter.base.errors import MissingFramework, UsageError
+from porter.frameworks.tf import engine as keras
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.base.dtypes import Array, Dtype, Run
+    from porter.data.preprocess import Preprocess
+    from porter.filegraph.checkpoint import Checkpoint
+    from porter.frameworks import Classifier, Tensors
+    from porter.graph.plan import Plan
+    from porter.padding import Size
+
+NAME = "tflite"
+FILE, WHOLE = "model.tflite", "bytes"
+"""The path and the role of the file itself, among tensors."""
+
+
+def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype, device: str = "cpu") -> Any:
+    """The file that `tensors` holds (porter.frameworks.CONVERTED), otherwise what the converter makes of them. In float64, in which
+    TensorFlow Lite does not compute, it is the Keras model that the converter is given.
+
+    Raises:
+        UsageError: the device is another one than the CPU, or the tensors are not there in float64.
+        MissingFramework: TensorFlow or Keras is not installed.
+        GraphError: the converter has no operator for an op.
+    """
+    if device != "cpu":
+        raise UsageError("porter runs TensorFlow Lite's models on the CPU", where="--device", next="leave it out")
+    held = {path: roles for path, roles in tensors.items() if path != FILE}
+    if dtype != "float64":
+        from porter.frameworks.tflite.running import build
+
+        return build(plan, held, tensors.get(FILE))
+    if held.keys() or FILE not in tensors:
+        return keras.build(plan, held, layers, dtype)
+    raise UsageError("TensorFlow Lite computes in float32 only", next="verify the port beside its source")
+
+
+def twin(model: Any, plan: Plan) -> None:
+    """None: a file is converted anew for each plan."""
+
+
+def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
+    """Values at `taps`, those that the file keeps, for a batch N×C×H×W; see porter.frameworks.tflite.running."""
+    from porter.frameworks.tflite.running import LiteModel
+
+    return model.values(batch, taps) if isinstance(model, LiteModel) else keras.run(model, batch, taps)
+
+
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
+    """None is built: porter's own engine runs others' files.
+
+    Raises:
+        MissingFramework: always.
+    """
+    of = checkpoint.carried and checkpoint.format
+    raise MissingFramework(f"porter's own engine runs graphs of {of}", where=str(checkpoint.path))
+
+
+def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
+    """As `run`: porter knows no other implementation in TensorFlow Lite than its own."""
+    return run(model, batch, list(taps))
+
+
+def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str | None = None) -> Classifier:
+    """A port as evaluations run it, on the CPU.
+
+    Raises:
+        UsageError: TensorFlow Lite has no such run.
+    """
+    from porter.frameworks import expect_run
+    from porter.frameworks.images import classifier_of
+
+    expect_run(how, "TensorFlow Lite")
+    path = tap or model.plan.graph.output
+    return classifier_of(lambda images: run(model, images, [path])[path], protocol)
+
+
+def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
+    """None: no other implementation runs these files."""

@@ -1,0 +1,58 @@
+"""The file of a TensorFlow Lite port: `model.tflite`."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from porter.base.dtypes import Array, Dtype
+from porter.base.errors import FileError, UsageError
+from porter.files import digest
+from porter.formats.limits import MOST_NODES
+from porter.formats.tflite.flatbuffer import root
+from porter.frameworks import Tensors
+from porter.frameworks.tflite.conversion import convert
+from porter.frameworks.tflite.engine import FILE, WHOLE
+from porter.graph.plan import Plan
+
+
+def write(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, native: str) -> dict[str, str]:
+    """Writes `model.tflite` into `folder`. Returns its sha256 by its name.
+
+    Args:
+        native: the source's own rows and columns, as JSON.
+
+    Raises:
+        UsageError: TensorFlow Lite does not compute in this type. GraphError, MappingError, MissingFramework: as `convert`.
+    """
+    if dtype != "float32":
+        raise UsageError(f"TensorFlow Lite has no weights of {dtype}", where="--dtype", next="leave it out")
+    made = convert(plan, tensors)
+    if plan.only_size is None and not (plan.graph.axes or plan.graph.further_inputs):
+        made = _of_size(made, *json.loads(native))
+    (folder / FILE).write_bytes(made)
+    return {FILE: digest(folder / FILE)}
+
+
+def _of_size(made: bytes, rows: int, columns: int) -> bytes:
+    """A file of open sizes, whose only input has this one until it is given another; the converter writes one cell."""
+    graph, file = root(made).tables(2, 1)[0], bytearray(made)
+    image = graph.tables(0, MOST_NODES)[int(graph.numbers(1, "i4")[0])]
+    start, _ = image.vector(0, 4)
+    struct.pack_into("<2i", file, start + 4, rows, columns)
+    return bytes(file)
+
+
+def read_file(folder: Path) -> dict[str, dict[str, Array]]:
+    """The file of a port that `write` wrote, as one tensor of its bytes.
+
+    Raises:
+        FileError: it is missing.
+    """
+    try:
+        return {FILE: {WHOLE: np.fromfile(folder / FILE, np.uint8)}}
+    except OSError as error:
+        raise FileError(f"the port's model cannot be read: {error}", where=str(folder / FILE), next="convert again") from None

@@ -1,0 +1,167 @@
+"""A model.tflite as an object that is called with arrays, run by TensorFlow's interpreter with its default delegate, as people run
+the file.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from porter.base.dtypes import Array
+from porter.base.errors import CheckFailed, FileError, UsageError, first_line
+from porter.formats.tensorflow import import_tensorflow, quiet_stderr
+from porter.frameworks import Tensors
+from porter.frameworks.images import as_taken, expect_axes, expect_fit
+from porter.frameworks.tf.layout import keras_class, layer_names
+from porter.frameworks.tflite.conversion import SCOPE, convert, input_names, output_names
+from porter.frameworks.tflite.engine import FILE, WHOLE
+from porter.graph import INPUT, Node, Op, ops
+from porter.graph.ops import Axes, is_map
+from porter.graph.plan import Plan, taken_shapes
+
+_LAST: Mapping[type[Op], str] = {
+    ops.BatchNorm: "batchnorm/add_1",
+    ops.MaxPool: "MaxPool2d",
+    ops.AvgPool: "AvgPool",
+    ops.GlobalAvgPool: "Mean",
+    ops.GlobalMaxPool: "Max",
+    ops.Relu: "Relu",
+    ops.Relu6: "Relu6",
+    ops.Add: "Add",
+    ops.ConcatChannels: "concat",
+}
+"""The last of the operations by which Keras computes an op, where there is one such."""
+
+
+@dataclass
+class LiteModel:
+    """A file, and the plan that it was made of.
+
+    Attributes:
+        content: of the file.
+        delegated: whether XNNPACK runs what it can, as it does by default.
+    """
+
+    plan: Plan = field(repr=False)
+    content: bytes = field(repr=False)
+    delegated: bool = True
+
+    def __call__(self, *batches: Array) -> Array | tuple[Array, ...]:
+        """The output for a batch N×H×W×C, or a tuple of several: maps N×H×W×C, features N×C. An input that is no map has its own
+        axes; several inputs come in the graph's order.
+
+        Raises:
+            UsageError: a batch does not fit its input, or there are more or fewer.
+        """
+        graph = self.plan.graph
+        shapes = taken_shapes(self.plan) | ({INPUT: Axes(graph.axes)} if graph.axes else {})
+        if len(batches) != len(shapes):
+            text = ", ".join(shapes)
+            raise UsageError(f"the model takes {len(shapes)} inputs, got {len(batches)}", next=f"give it {text}")
+        arrays = [np.asarray(batch) for batch in batches]
+        for batch, shape in zip(arrays, shapes.values(), strict=True):
+            expect_axes(batch.shape, (*shape[1:], shape[0]) if is_map(shape) else shape)
+        found = self._outputs(arrays)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def values(self, batch: Array, paths: Sequence[str]) -> dict[str, Array]:
+        """The values at paths of the graph for a batch N×C×H×W, those that the file keeps; maps come back as N×C×H×W. Outputs are
+        those of the file as it is run; others are of a run that keeps them.
+
+        Raises:
+            UsageError: the batch does not fit.
+        """
+        graph = self.plan.graph
+        expect_fit(batch.shape, graph.channels, *(self.plan.only_size or (None, None)))
+        given = as_taken(batch, graph, channels_last=True)
+        found: dict[str, Array] = dict(zip(graph.outputs, self._outputs(given), strict=True))
+        if any(path not in found for path in paths):
+            _run(self._keeping, input_names(graph), given)
+            found = {path: self._keeping.get_tensor(place) for path, place in self._kept.items()} | found
+        maps = {path for path, shape in graph.open_shapes.items() if is_map(shape)}
+        return {
+            path: np.moveaxis(value, -1, 1) if path in maps else value for path in paths if (value := found.get(path)) is not None
+        }
+
+    def _outputs(self, batches: Sequence[Array]) -> list[Array]:
+        _run(self._plain, input_names(self.plan.graph), batches)
+        details = self._plain.get_signature_runner().get_output_details()
+        return [self._plain.get_tensor(details[name]["index"]) for name in output_names(self.plan.graph)]
+
+    @cached_property
+    def _plain(self) -> Any:
+        return _interpreter(self.content, self.delegated, keeping=False)
+
+    @cached_property
+    def _keeping(self) -> Any:
+        return _interpreter(self.content, self.delegated, keeping=True)
+
+    @cached_property
+    def _kept(self) -> dict[str, int]:
+        """The places of the tensors that are values of nodes. The converter names an operator's value by the operations of Keras
+        that it is made of, the last one first; those of layers that have more, and of values that it names anew, are not found."""
+        found = dict[str, int]()
+        layers, graph = layer_names(self.plan.graph, {}), self.plan.graph
+        nodes = {
+            (layers[node.path], _last(self.plan, node)): node.path for node in graph.nodes if len(graph.calls[node.holder]) == 1
+        }
+        for detail in self._keeping.get_tensor_details():
+            match, axes = SCOPE.fullmatch(detail["name"].split(";")[0]), detail["shape_signature"].tolist()
+            if match is None or not axes or axes[0] != -1:  # a constant
+                continue
+            layer, operation = match.groups()
+            path = nodes.get((layer, operation)) or nodes.get((layer, operation.rstrip("0123456789")))
+            if path is not None:
+                found[path] = detail["index"]
+        return found
+
+
+def build(plan: Plan, tensors: Tensors, file: Mapping[str, Array] | None) -> LiteModel:
+    """The file, if there is one, otherwise what the converter makes of canonical `tensors`."""
+    return LiteModel(plan, convert(plan, tensors) if file is None else file[WHOLE].tobytes())
+
+
+def _last(plan: Plan, node: Node) -> str | None:
+    """The last of the operations by which Keras computes a node; None where it depends."""
+    op, realised = node.op, plan.realisations.get(node.path)
+    if realised is not None and realised.kind == "composition":
+        return None
+    if isinstance(op, ops.Conv | ops.Dense):
+        names = {"Conv2D": "convolution", "DepthwiseConv2D": "depthwise", "Dense": "MatMul"}
+        return "BiasAdd" if op.bias else names[str(keras_class(plan.graph, node))]
+    return None if isinstance(op, ops.Add) and len(node.inputs) > 2 else _LAST.get(type(op))
+
+
+def _interpreter(content: bytes, delegated: bool, keeping: bool) -> Any:
+    lite = import_tensorflow().lite
+    kind = lite.experimental.OpResolverType
+    resolver = kind.AUTO if delegated else kind.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    with quiet_stderr(), warnings.catch_warnings():  # it tells of its successor
+        warnings.simplefilter("ignore")
+        try:
+            return lite.Interpreter(
+                model_content=content, experimental_op_resolver_type=resolver, experimental_preserve_all_tensors=keeping
+            )
+        except ValueError as error:
+            raise FileError(f"TensorFlow Lite does not open it: {first_line(error)}", where=FILE, next="convert again") from None
+
+
+def _run(interpreter: Any, names: Sequence[str], batches: Sequence[Array]) -> None:
+    """Runs it for batches of its inputs, whose sizes it takes over."""
+    places = interpreter.get_signature_runner().get_input_details()
+    arrays = {places[name]["index"]: batch.astype(np.float32) for name, batch in zip(names, batches, strict=True)}
+    try:
+        for place, array in arrays.items():
+            interpreter.resize_tensor_input(place, array.shape)
+        with quiet_stderr():  # a delegate announces itself
+            interpreter.allocate_tensors()
+        for place, array in arrays.items():
+            interpreter.set_tensor(place, array)
+        interpreter.invoke()
+    except (RuntimeError, ValueError) as error:
+        raise CheckFailed(f"the port's own file does not run: {first_line(error)}", where=FILE) from None
