@@ -89,8 +89,8 @@ def convert(
             memory: a torch.nn.Module in eval mode, a keras.Model or an onnx.ModelProto, which stays as it is and is its own
             reference. Where a recipe has the graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
-        to: a framework: `tf`, `torch`, `onnx`, `flax`, `tflite`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names, here and
-            for `source`; `keras` is one of `tf` here.
+        to: a framework: `tf`, `torch`, `onnx`, `flax`, `tflite`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names,
+            here and for `source`; `keras` is one of `tf` here.
         example: what a module of torch is exported with: a batch, or one for each input; None for zeros of `input_size`.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here; for a
