@@ -88,6 +88,23 @@ def test_imports_run_downward() -> None:
     assert not upward, "\n".join(upward)
 
 
+def test_jax_is_imported_in_its_room_only() -> None:
+    """Nothing else may need it, and the room itself only runs with it: ports are written and read without."""
+    found = {
+        path.relative_to(ROOT / "porter").as_posix()
+        for path in (ROOT / "porter").rglob("*.py")
+        for module in _modules(path)
+        if module.split(".")[0] in ("jax", "flax", "orbax")
+    }
+    assert found == {f"frameworks/flax/{name}.py" for name in ("evaluate", "graph_module", "layers")}
+
+
+def _modules(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            yield from [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
+
+
 def test_the_page_has_every_room_and_names_files_that_exist() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     drawing = page.split("```")[1]

@@ -366,12 +366,16 @@ def cases_at(chosen: list[Geometry], size: Size) -> list[Case]:
         ("torch", {"native": 257, "pad layer": 257, "dynamic pad layer": 84, "composition": 50, "compared": 3240}),
         ("tf", {"native": 106, "pad layer": 382, "composition": 94, "depends on the input size": 66, "compared": 2910}),
         ("onnx", {"native": 545, "pad layer": 74, "dynamic pad layer": 24, "composition": 5, "compared": 1296}),
+        pytest.param(
+            *("flax", {"native": 544, "pad layer": 68, "dynamic pad layer": 12, "composition": 24, "compared": 648}),
+            marks=pytest.mark.full,
+        ),
         ("caffe", {"native": 140, "larger kernel": 54, "composition": 358, "depends on the input size": 96, "compared": 552}),
         ("mxnet", {"native": 227, "pad layer": 278, "composition": 47, "depends on the input size": 96, "compared": 552}),
     ],
 )
 def test_builds_that_are_right_at_every_size(name: str, wanted: dict[str, int]) -> None:
-    assert prove_builds(name, cases_at(everyday(), ANY), ANY, 1 if name in ("onnx", "caffe", "mxnet") else 5) == wanted
+    assert prove_builds(name, cases_at(everyday(), ANY), ANY, 1 if name in ("onnx", "flax", "caffe", "mxnet") else 5) == wanted
 
 
 REFUSED = {"no dilated pool": 36, "pads that hold no zeros": 12}

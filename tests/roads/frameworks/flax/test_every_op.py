@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import jax
+from flax import nnx
 
 from porter.frameworks.flax import destination as framework
+from porter.frameworks.flax.code import LANGUAGE
 from porter.frameworks.flax.spellings import SPELLINGS, WITH_TENSORS
 from porter.graph import OPS
 from porter.graph.plan import make_plan
@@ -25,6 +27,7 @@ LIMIT = 1e-13
 
 def test_flax_says_every_op() -> None:
     assert {*SPELLINGS.plain, *SPELLINGS.windowed} == {*OPS.values()}
+    assert {name for name in dir(nnx.Module) if name[0] != "_"} | {"program"} == LANGUAGE.of_modules
     assert {step.layer.kind for step in SPELLINGS.steps(PLAN)} >= WITH_TENSORS
 
 
