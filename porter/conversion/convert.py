@@ -17,7 +17,7 @@ from porter.base.package import TENSORFLOW, __version__
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks import TRAINED, Destination, get_destination
+from porter.frameworks import WITH_DROPOUTS, Destination, get_destination
 from porter.frameworks.in_memory import Example, Model, is_model
 from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
@@ -131,10 +131,8 @@ def convert(
         raise UsageError(
             "stock classes have batch norms, so none can be folded", where="--fold-bn", next="leave out one of the two"
         )
-    if keep_dropout and (stock or framework.NAME not in TRAINED):
-        reason = (
-            "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} are run, and not trained on"
-        )
+    if keep_dropout and (stock or framework.NAME not in WITH_DROPOUTS):
+        reason = "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} have no dropouts"
         raise UsageError(reason, where="--keep-dropout", next="leave it out")
     if not is_model(subject) and not isinstance(subject, str | PathLike):
         expected = "a variant, a file, a torch.nn.Module, a keras.Model or an onnx.ModelProto"

@@ -10,6 +10,7 @@ from porter.graph import Graph, Node, channels_of
 
 if TYPE_CHECKING:
     from porter.base.dtypes import Array
+    from porter.graph.plan import Plan
 
 
 class Dialect(Protocol):
@@ -52,7 +53,7 @@ class Dialect(Protocol):
 class PortDialect(Dialect, Protocol):
     """The dialect of a framework in which ports are trained on."""
 
-    def port_keys(self, graph: Graph, layers: Mapping[str, str]) -> Mapping[tuple[str, str], tuple[str, ...]]:
+    def port_keys(self, plan: Plan, layers: Mapping[str, str]) -> Mapping[tuple[str, str], tuple[str, ...]]:
         """By path and role, the names that a file saved from a port's model gives its tensors, likeliest first. Those that the
         destination's own layers have besides are listed too, such as the gamma of a norm without a scale.
 
@@ -61,7 +62,7 @@ class PortDialect(Dialect, Protocol):
         """
 
 
-_DIALECTS = {name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "jax", "mxnet", "caffe")}
+_DIALECTS = {name: f"porter.frameworks.{name}.dialect" for name in ("tf", "torch", "flax", "jax", "mxnet", "caffe")}
 
 
 def get_dialect(framework: str) -> Dialect:

@@ -196,7 +196,7 @@ def _of_port(port: Port) -> Inspection:
 def _or_tuned(unmatched: Inspection) -> Inspection:
     """A file that no recipe has: of the ports beside it whose models may have been trained on and saved there, if there are any."""
     checkpoint = unmatched.checkpoint
-    if checkpoint.dialect not in ((None, *TRAINED) if checkpoint.graph is None else TRAINED):
+    if checkpoint.dialect not in ((None, "jax", *TRAINED) if checkpoint.graph is None else TRAINED):
         return unmatched
     ports = ports_of(checkpoint)
     if ports:

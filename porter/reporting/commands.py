@@ -8,7 +8,7 @@ from porter.base import options
 from porter.data.statements import read_preprocess, stated
 from porter.evaluation.protocol import own_protocol
 from porter.evaluation.results import Evaluation, Study
-from porter.frameworks import TRAINED
+from porter.frameworks import WITH_DROPOUTS
 from porter.padding import ANY
 from porter.padding.sizes import size_text
 from porter.port import Record
@@ -33,7 +33,7 @@ def convert(record: Record, folder: str) -> str:
         origin=record.zoo if record.origin is not None and record.origin.by == "user" and whose is None else None,
         dtype=record.dtype,
         keep_background=record.background,
-        keep_dropout=record.framework in TRAINED and "dropout" in ops,
+        keep_dropout=record.framework in WITH_DROPOUTS and "dropout" in ops,
         stock=record.stock_class is not None and (not record.stock_class.startswith("timm.") or "timm"),
         fold_bn=record.folded is not None,
         preprocess=stated(record.preprocess) if record.protocol_by == "user" and record.preprocess is not None else None,

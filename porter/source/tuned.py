@@ -17,6 +17,8 @@ from porter.fitting.wishes import Wishes
 from porter.frameworks import get_destination, other_than
 from porter.frameworks.dialects import get_port_dialect
 from porter.graph import Conv, Dense, Graph, channels_of, head_of, tensor_shapes
+from porter.graph.plan import make_plan
+from porter.padding import ANY
 from porter.padding.sizes import size_text
 from porter.port import Facts, GraphFile, Origin, Port
 from porter.port.holding import hold
@@ -133,14 +135,22 @@ def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
         hold(port.folder / port.destination.MODEL_FILE, port.record.model[port.destination.MODEL_FILE], whole)
 
 
+def _framework(port: Port, checkpoint: Checkpoint) -> str:
+    """Whose names a file has. One of safetensors does not say it, and Flax calls kernels so, which torch does not."""
+    of_flax = port.record.framework == "flax" and any(name.endswith(".kernel") for name in checkpoint.tensors)
+    return {"tf": "tf", "jax": "flax"}.get(checkpoint.dialect or "", "flax" if of_flax else "torch")
+
+
 def _match(port: Port, checkpoint: Checkpoint, member: Member | None) -> _Matched:
     """By the names that the port's model gives its tensors. A file of another framework has those of a port to that framework."""
     graph, record = port.graph, port.record
-    framework = "tf" if checkpoint.dialect == "tf" else "torch"
-    layers: Mapping[str, str] = record.layers
+    framework = _framework(port, checkpoint)
+    plan, layers = port.plan, cast(Mapping[str, str], record.layers)
     if framework != record.framework:
-        layers = layers_in(framework, member, record, graph) if get_destination(framework).NAMES_LAYERS else {}
-    keys = get_port_dialect(framework).port_keys(graph, layers)
+        destination = get_destination(framework)
+        layers = layers_in(framework, member, record, graph) if destination.NAMES_LAYERS else {}
+        plan = make_plan(graph, record.input.size or ANY, destination.CAPABILITIES)
+    keys = get_port_dialect(framework).port_keys(plan, layers)
     computed = checkpoint.graph.evaluated if checkpoint.graph is not None else {}
     left = {name: array for name, array in checkpoint.tensors.items() if name not in computed}
     found, ignored, missing = dict[Place, str](), dict[str, str](), list[str]()
@@ -170,6 +180,8 @@ def _expect_cover(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None
     next = "save all weights of the port's own model, without layers that it lacks"
     if matched.framework == "torch":
         next = "save the state_dict of the port's own model: torch.save(model.state_dict(), FILE)"
+    if matched.framework == "flax":
+        next = "save the state of the port's own model by orbax: StandardCheckpointer().save(FOLDER, nnx.state(model))"
     if checkpoint.graph is not None:
         size = None if checkpoint.graph.built_size else size_text(port.record.input.native_size)
         line = CONVERT.line(subject=checkpoint.path, to=other_than(matched.framework), input_size=size)

@@ -18,6 +18,7 @@ from porter.base.errors import MappingError
 from porter.filegraph.names import Names
 from porter.graph import Graph, Node, Op, channels_of, is_depthwise, ops
 from porter.graph.ops import is_map
+from porter.graph.plan import Plan
 from porter.padding import Capabilities
 
 CAPABILITIES = Capabilities(
@@ -254,8 +255,9 @@ def layer_names(graph: Graph, layers: Mapping[str, str]) -> dict[str, str]:
     return {node.path: names[node.holder] for node in graph.nodes}
 
 
-def port_keys(graph: Graph, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
     """See porter.frameworks.dialects.PortDialect.port_keys: Keras's layers have only the tensors that the graph has."""
+    graph = plan.graph
     names = layer_names(graph, layers)
     return {
         (node.path, role): spellings

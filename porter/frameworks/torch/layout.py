@@ -28,6 +28,7 @@ from porter.padding import Capabilities
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array
+    from porter.graph.plan import Plan
 
 WEIGHTS_FILE = "model.safetensors"
 
@@ -115,9 +116,9 @@ def state_keys(node: Node, layers: Mapping[str, str] | None = None) -> Mapping[s
     return {role: f"{layer}.{name}" for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
 
 
-def port_keys(graph: Graph, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
     """See porter.frameworks.dialects.PortDialect.port_keys."""
-    return {(node.path, role): (key,) for node in graph.nodes for role, key in state_keys(node, layers).items()}
+    return {(node.path, role): (key,) for node in plan.graph.nodes for role, key in state_keys(node, layers).items()}
 
 
 def module_name(path: str) -> str:

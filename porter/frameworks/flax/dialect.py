@@ -1,0 +1,46 @@
+"""The names and the axis order of flax.nnx's variables. See porter.frameworks.dialects.Dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from porter.frameworks.flax.layout import canonical as to_canonical, stored as from_canonical, variables
+from porter.graph import Graph, Node
+
+if TYPE_CHECKING:
+    from porter.graph.plan import Plan
+
+__all__ = ["from_canonical", "to_canonical"]
+
+SEPARATOR = "/"
+AVERAGE_SUFFIX = None
+
+
+def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
+    """The paths of a layer's variables, as orbax has them and as model.safetensors has them."""
+    paths = {role: f"{layer}/{name}" for role, name in variables(node.op).items()}
+    return {role: (path, path.replace("/", ".")) for role, path in paths.items()}
+
+
+def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
+    """Empty: a module's variables have paths."""
+    return {}
+
+
+def numbered_layers(layers: Collection[str], tensors: Collection[str]) -> Mapping[str, str]:
+    """Empty: a module has the name that its parent gives it."""
+    return {}
+
+
+def port_keys(plan: Plan, layers: Mapping[str, str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """See porter.frameworks.dialects.PortDialect.port_keys."""
+    from porter.frameworks.flax.code import places  # few files have these names
+
+    found = {path: "/".join(map(str, place)) for path, place in places(plan).items()}
+    return {
+        (node.path, role): names
+        for node in plan.graph.nodes
+        if node.path in found
+        for role, names in tensor_names(plan.graph, node, found[node.path]).items()
+    }
