@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import MappingError, MissingFramework, UsageError
 from porter.filegraph.checkpoint import Checkpoint
@@ -24,6 +26,8 @@ from porter.zoos.tables import KERAS, SCALES_AGAIN
 
 _PADDED_FOR_ONE_SIZE = ("EfficientNet", "MobileNetV2", "MobileNetV3")
 """What the constructors begin with that call keras.applications.imagenet_utils.correct_pad, which looks at the size of its map."""
+_NESTED = ("ConvNeXt",)
+"""Those that call Sequentials, and layers of keras.applications' own."""
 _DEVIATIONS = (0.229, 0.224, 0.225)
 
 
@@ -41,12 +45,20 @@ def build_by(library: str, construct: Callable[[str, int, tuple[int, int]], Any]
         with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
             model = construct(variant, classes, size)
             keep_constants(model)
+            _keep_roots(model)
             layers = _by_counter(model) if checkpoint.counted else first_names(model)
             _assign(layers, checkpoint)
         attach_runner(model, {layer: found.output for layer, found in first_names(model).items()}, "cpu", any_size(variant))
         return model
 
     return build
+
+
+def _keep_roots(model: Any) -> None:
+    """GELUs in float64 with a root of 2 in float64, which TensorFlow's rounds to float32."""
+    for layer in model.layers:
+        if getattr(getattr(layer, "activation", None), "__name__", None) == "gelu" and layer.compute_dtype == "float64":
+            layer.activation = lambda value: value * 0.5 * (1 + import_keras().ops.erf(value * np.sqrt(np.float64(0.5))))
 
 
 def _runs_at_any_size(variant: str) -> bool:
@@ -72,7 +84,22 @@ def _construct(variant: str, classes: int, size: tuple[int, int], options: Mappi
         model = getattr(import_keras().applications, name)(**arguments)
     except ValueError as error:
         raise UsageError(f"keras.applications.{name} cannot be built at {size[0]}x{size[1]}: {error}") from None
-    return _scaled_again(model) if again else model
+    return _scaled_again(model) if again else _unnested(model) if name.startswith(_NESTED) else model
+
+
+def _unnested(model: Any) -> Any:
+    """A model whose Sequentials are their layers."""
+    keras = import_keras()
+
+    def called(layer: Any, *values: Any, **named: Any) -> Any:
+        if not isinstance(layer, keras.Sequential):
+            return layer(*values, **named)
+        (value,) = values
+        for inner in layer.layers:
+            value = type(inner).from_config(inner.get_config())(value)  # without the call in the Sequential
+        return value
+
+    return keras.models.clone_model(model, call_function=called)
 
 
 def _scaled_again(model: Any) -> Any:
@@ -102,6 +129,12 @@ def stock_class(model: StockModel, size: Size) -> StockClass:
     variant, classes = model.variant, model.classes
     if variant not in KERAS:
         raise UsageError(f"keras.applications has no class of {variant}", where="--stock", next="convert without --stock")
+    if KERAS[variant][0].startswith(_NESTED):
+        raise UsageError(
+            f"keras.applications.{KERAS[variant][0]} has layers of its own, which keras.models.load_model does not know",
+            where="--stock",
+            next="convert without --stock",
+        )
     if SCALES_AGAIN in KERAS[variant][1]:
         raise UsageError(
             f"keras.applications.{KERAS[variant][0]} has the layers of its own weights only where it downloads them",
@@ -161,8 +194,9 @@ def _assign(layers: Mapping[str, Any], checkpoint: Checkpoint) -> None:
     missing: list[str] = []
     for name, layer in layers.items():
         for variable in layer.weights:
-            # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`.
-            spellings = [f"{name}/{variable.name}", f"{name}/depthwise_{variable.name}"]
+            # Keras 2's name for the kernel of a DepthwiseConv2D is `depthwise_kernel`; a LayerScale's gamma has no name of its own.
+            attribute = next((key for key, value in vars(layer).items() if value is variable), variable.name)
+            spellings = [f"{name}/{variable.name}", f"{name}/depthwise_{variable.name}", f"{name}/{attribute}"]
             key = next((spelling for spelling in spellings if spelling in unused), None)
             if key is None:
                 missing.append(spellings[0])

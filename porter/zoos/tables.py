@@ -59,6 +59,7 @@ SCALES_AGAIN = "scales_again"
 """The recipe's option that says whether Keras's EfficientNets have the second Rescaling, which is no argument of theirs."""
 
 KERAS: Mapping[str, Call] = {
+    **{f"convnext_{size.lower()}": (f"ConvNeXt{size}", {}) for size in ("Tiny", "Small", "Base", "Large", "XLarge")},
     "densenet121": ("DenseNet121", {}),
     "densenet169": ("DenseNet169", {}),
     "densenet201": ("DenseNet201", {}),

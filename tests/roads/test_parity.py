@@ -47,6 +47,7 @@ CASES = {
     ("bit_r50x1", "transformers"): TORCH,
     ("cifar_resnet20", "akamaster"): TF,
     ("convnext_tiny", "torchvision"): BOTH,
+    ("convnext_tiny", "keras"): TORCH,
     ("convnext_tiny", "timm"): TORCH,
     ("convnext_tiny", "transformers"): TORCH,
     ("densenet121", "keras"): TORCH,
@@ -130,6 +131,7 @@ CASES = {
     ("xception", "timm"): BOTH,
 }
 FULL = {
+    ("convnext_tiny", "keras"),
     ("bit_r50x1", "timm"),
     ("bit_r50x1", "transformers"),
     ("cifar_resnet20", "akamaster"),
@@ -197,6 +199,7 @@ IN_FUNCTIONS = ("/pool", "/branch3x3_2", "/branch3x3dbl_3")
 SILENT = {
     ("resnet_cifar", "akamaster"): ("/relu1", "/relu", "/cells", "/add", "head/pool"),
     ("bit", "transformers"): ("/norm1", "/norm2", "/norm3", "head/norm"),
+    ("convnext", "keras"): ("/add",),
     ("convnext", "torchvision"): ("/norm", "/mlp1", "/gelu"),
     ("convnext", "timm"): ("/norm", "/mlp1", "/gelu", "/mlp2"),
     ("convnext", "transformers"): ("/norm", "/mlp1", "/gelu", "/mlp2", "head/pool"),

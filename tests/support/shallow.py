@@ -71,6 +71,11 @@ def _stages() -> Iterator[tuple[Any, str, Callable[[Build], Build]]]:
     yield import_timm().convnext, "_create_convnext", lambda build: _timms(build, "depths")
     yield import_timm().densenet, "_create_densenet", lambda build: _timms(build, "block_config")
     yield import_transformers().AutoConfig, "for_model", _transformers
+    yield (
+        import_module("keras.src.applications.convnext"),
+        "MODEL_CONFIGS",
+        lambda table: {size: {**row, "depths": list(DEPTHS)} for size, row in table.items()},
+    )
     yield import_module("keras.src.applications.densenet"), "dense_block", lambda build: _by_label(build, 1, "name")
     keras = import_module("keras.src.applications.resnet")
     yield keras, "stack_residual_blocks_v1", lambda build: _by_label(build, 2, "name")

@@ -17,7 +17,7 @@ from porter.files import digest
 from porter.fitting.adapted import adapted_tensors
 from porter.fitting.naming import tensor_names
 from porter.frameworks.dialects import get_dialect
-from porter.graph import AvgPool, ChannelScale, Conv, Graph, MaxPool, Node, shapes, site_of
+from porter.graph import AvgPool, ChannelScale, Conv, Graph, MaxPool, Node, is_depthwise, shapes, site_of
 from porter.padding import Convention
 from porter.port import read_port, write_record
 from porter.recipe import expand, find_recipe, layer_names
@@ -81,6 +81,9 @@ def source_checkpoint(variant: str, zoo_name: str, classes: int = 1000, recipes:
                 stored = stored[..., np.newaxis, np.newaxis] if member.zoo.framework == "torch" else stored[np.newaxis, np.newaxis]
             if role == "kernel" and "dense_to_conv1x1" in layers[path].transforms:
                 stored = stored.squeeze((2, 3) if member.zoo.framework == "torch" else (0, 1))
+            if (variant.partition("_")[0], zoo_name) == ("convnext", "keras") and is_depthwise(graph, node) and role == "kernel":
+                # A Conv2D with groups.
+                stored, names = stored.transpose(0, 1, 3, 2), {**names, role: (f"{layers[path].name}/kernel",)}
             if role == "gamma" and layers[path].name.startswith("features.") and isinstance(node.op, ChannelScale):
                 stored = stored[:, np.newaxis, np.newaxis]  # torchvision's layer_scale
             tensors[names[role][0]] = np.ascontiguousarray(stored)

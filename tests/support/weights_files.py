@@ -49,6 +49,8 @@ def published_like(
         return folder / f"{variant}.pth"
     if member.zoo.framework == "torch":
         return write_weights(folder / f"{variant}.pth", variant, zoo_name, recipes=recipes)
+    if (recipe.architecture, member.zoo.reference) == ("convnext", "keras"):
+        return write_weights(folder / f"{variant}.weights.h5", variant, zoo_name, recipes=recipes)
     if member.zoo.reference == "keras":
         return write_weights(folder / f"{variant}.h5", variant, zoo_name, recipes=recipes)
     graph = standin_graph(variant, zoo_name, recipes=recipes)

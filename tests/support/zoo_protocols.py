@@ -92,6 +92,7 @@ TENSORNETS = {
     "wide_resnet": "wrn",
 }
 KERAS = {
+    "convnext": "convnext",
     "densenet": "densenet",
     "efficientnet": "efficientnet",
     "inception_v3": "inception_v3",

@@ -163,7 +163,8 @@ def _variables(file: hdf5.Hdf5, stored: _Stored, described: Described | None) ->
         names = _norm_variables(count, described)
         guessed = described is None and count == 3
     elif kind in ("layer_normalization", "group_normalization"):
-        names = tuple(stored.numbered) if described is None else _trained(described)
+        both, unknown = ("gamma", "beta"), tuple(stored.numbered)
+        names = _trained(described) if described else both if count == len(both) else unknown
     elif kind in COUNTED:
         names = COUNTED[kind]
         bias = _has_bias(described) if described else count == len(names)

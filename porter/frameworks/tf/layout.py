@@ -126,7 +126,8 @@ def _spellings(graph: Graph, node: Node, role: str) -> tuple[str, ...]:
 def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
     """A file's array in porter's axis order, as a view where possible.
 
-    A dense node also takes a 1x1 convolution's kernel (1, 1, features, units): the heads of slim and of Keras's MobileNet v1.
+    A dense node also takes a 1x1 convolution's kernel (1, 1, features, units): the heads of slim and of Keras's MobileNet v1. A
+    1x1 convolution's node takes a dense layer's, (features, units), as (units, features).
     A depthwise node takes (rows, columns, channels, multiplier) and, from a grouped Conv2D, (rows, columns, 1, filters).
 
     Raises:
@@ -144,7 +145,9 @@ def to_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
                 raise MappingError(f"expected a 1x1 kernel for a dense node, got {array.shape}", where=node.path)
             array = array[0, 0]
         return array.T
-    _expect_rank(node, role, array, (4,))
+    cell = isinstance(node.op, ops.Conv) and node.op.window.kernel == (1, 1)
+    if _expect_rank(node, role, array, (2, 4) if cell else (4,)).ndim == 2:
+        return array.T
     if is_depthwise(graph, node) and array.shape[2] != 1:
         rows, columns, channels, multiplier = array.shape
         return array.transpose(2, 3, 0, 1).reshape(channels * multiplier, 1, rows, columns)

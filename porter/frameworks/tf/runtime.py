@@ -91,7 +91,13 @@ def floating(dtype: Dtype) -> Iterator[None]:
 
 
 def keep_constants(model: Any) -> None:
-    """Makes the constants of Rescaling layers numpy numbers, because Keras rounds plain ones to float32 first, in any type."""
+    """Makes the constants of Rescaling layers numpy numbers, and in float64 those of Normalizations, because Keras rounds plain
+    ones to float32 first, in any type.
+    """
     for layer in model._flatten_layers(include_self=False):
         if type(layer).__name__ == "Rescaling":
             layer.scale, layer.offset = np.float64(layer.scale), np.float64(layer.offset)
+        if type(layer).__name__ == "Normalization" and layer.input_mean is not None and layer.compute_dtype == "float64":
+            for name in ("mean", "variance"):
+                exact, shape = np.asarray(getattr(layer, f"input_{name}"), np.float64), getattr(layer, name).shape
+                setattr(layer, name, exact.reshape(shape) if exact.size > 1 else np.broadcast_to(exact, shape))
