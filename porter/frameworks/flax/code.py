@@ -56,7 +56,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     "ChannelScale": {"use_bias": False},
     "affine": {"scale": 1.0, "offset": 0.0},
     "flatten": {"order": "HWC"},
-    "jnp.pad": {"constant_values": 0.0},
+    "jnp.pad": {"constant_values": 0},
     "matmul": {"transpose": False},
     "same_pad": {"dilation": (1, 1), "lower": False, "fill": 0.0},
     "step": {"inclusive": False},

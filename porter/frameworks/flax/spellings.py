@@ -57,7 +57,7 @@ def _pad(ends: Mapping[int, tuple[int, int]], shape: Shape, fill: float = 0.0, *
     """Cells around a value, by its axes in porter's order."""
     order = CHANNELS_LAST if is_map(shape) else range(len(shape))
     width: Value = ((0, 0), *(ends.get(axis, (0, 0)) for axis in order))
-    return Layer("jnp.pad", {"pad_width": width, **(mode or {"constant_values": fill})})
+    return Layer("jnp.pad", {"pad_width": width, **(mode or {"constant_values": fill or 0})})
 
 
 def _crop(cuts: Mapping[int, slice], shape: Shape) -> Layer:
@@ -222,7 +222,7 @@ def _sides(pads: Pads) -> Value:
 def _front(front: Front, site: Site, why: str) -> Layer:
     (top, bottom, left, right), window = front.pads, site.window
     if front.rule == "explicit":
-        stated: dict[str, Value] = {"pad_width": ((0, 0), (top, bottom), (left, right), (0, 0)), "constant_values": front.fill}
+        stated: dict[str, Value] = {"pad_width": ((0, 0), (top, bottom), (left, right), (0, 0)), "constant_values": front.fill or 0}
         return Layer("jnp.pad", stated, why)
     lower = front.rule == "same_lower"
     sizes: dict[str, Value] = {"window_shape": window.kernel, "strides": window.stride, "dilation": window.dilation}

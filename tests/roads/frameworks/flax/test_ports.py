@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,15 @@ from porter.frameworks.flax.code import model_source
 from porter.graph import Graph
 from porter.graph.plan import make_plan
 from porter.padding import ANY
-from tests.support.frameworks.flax.generated import expect_the_same_as_built, loaded
+from porter.recipe import expand
+from tests.support.frameworks.flax.generated import expect_the_same_program, loaded
+from tests.support.frameworks.small_variants import small
 from tests.support.frameworks.torch.classic_graphs import convnext, mobilenet_v3
 from tests.support.frameworks.torch.every_op import images, tensors_of
 from tests.support.frameworks.torch.generated import expect_formatted
 from tests.support.frameworks.torch.graphs import inception, resnet_v2, small_mobilenet
+from tests.support.recipe.recipes import all_recipes
+from tests.unit.frameworks.torch.test_code_random import random_graph, random_rows
 
 GRAPH = resnet_v2((1, 1))
 PLAN, TENSORS = make_plan(GRAPH, ANY, framework.CAPABILITIES), tensors_of(GRAPH)
@@ -43,10 +48,18 @@ def model(request: pytest.FixtureRequest, folder: Path) -> Any:
     return loaded(folder) if request.param == "model.py" else framework.ENGINE.build(PLAN, TENSORS, {}, "float32")
 
 
-@pytest.mark.parametrize("make", [resnet_v2, mobilenet_v3])
-def test_model_py_and_the_built_module_agree(make: Callable[[], Graph], tmp_path: Path) -> None:
-    graph = make()
-    expect_the_same_as_built(make_plan(graph, ANY, framework.CAPABILITIES), tensors_of(graph), images((33, 32)), tmp_path)
+@pytest.mark.parametrize(
+    "make", [resnet_v2, mobilenet_v3, *(partial(random_graph, seed) for seed in range(6)), partial(random_rows, 3)]
+)
+def test_model_py_and_the_built_module_agree(make: Callable[[], Graph]) -> None:
+    expect_the_same_program(make_plan(make(), ANY, framework.CAPABILITIES))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("architecture", [recipe.architecture for recipe in all_recipes()])
+def test_model_py_of_recipes_and_the_built_module_agree(architecture: str) -> None:
+    for member in small(next(recipe for recipe in all_recipes() if recipe.architecture == architecture)):
+        expect_the_same_program(make_plan(expand(member), member.native_size(), framework.CAPABILITIES))
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from flax import nnx
+from jax.extend.core import Var
 
 from porter.base.dtypes import Array
 from porter.frameworks import Tensors
 from porter.frameworks.flax import destination as framework
+from porter.frameworks.flax.code import model_source
+from porter.frameworks.flax.graph_module import GraphModule
 from porter.frameworks.images import as_taken
+from porter.graph import input_shapes
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan
 from tests.support.random_graphs import difference
@@ -51,3 +58,36 @@ def expect_the_same_as_built(
         found = outputs_of(model, plan, batch)
     wanted = wanted or framework.ENGINE.run(built, batch, plan.graph.outputs)
     assert not {path for path, value in found.items() if difference(value, wanted[path]) > 1e-13}
+
+
+def expect_the_same_program(plan: Plan) -> None:
+    """The model.py of a plan has the variables of the built module, and computes the same from them: the operations that JAX traces
+    are equal. Nothing is compiled or run.
+    """
+    size = plan.only_size or (64, 64)
+    shapes = input_shapes(plan.graph, size).values()
+    inputs = [jax.ShapeDtypeStruct((2, *(shape[1:] + shape[:1] if is_map(shape) else shape)), "float32") for shape in shapes]
+    namespace: dict[str, Any] = {"__name__": "model"}
+    exec(compile(model_source(plan), "model.py", "exec"), namespace)
+    own, built = namespace["Model"], partial(GraphModule, plan, "float32")
+    programs = [_program(nnx.eval_shape(lambda make=make: make(rngs=nnx.Rngs(0))), inputs) for make in (own, built)]
+    assert programs[0] == programs[1]
+
+
+def _program(model: Any, inputs: list[Any]) -> tuple[list[str], list[str]]:
+    """The paths of a module's variables, and for each output a digest of the operations that lead to it."""
+    model.eval()
+    graph, state = nnx.split(model)
+    traced = jax.make_jaxpr(lambda state, *inputs: nnx.merge(graph, state)(*inputs))(state, *inputs).jaxpr
+    paths = [".".join(map(str, path)) for path, _ in nnx.to_flat_state(state)]
+    known: dict[Any, str] = {variable: f"input {place}" for place, variable in enumerate(traced.invars)}
+    known |= {variable: f"constant {variable.aval}" for variable in traced.constvars}
+    for equation in traced.eqns:
+        taken = [known.get(each, str(each)) if isinstance(each, Var) else str(each) for each in equation.invars]
+        if equation.params.get("name") == "identity":  # a use of a block that lacks a layer
+            known[equation.outvars[0]] = taken[0]
+            continue
+        text = re.sub("0x[0-9a-f]+", "", f"{equation.primitive} {equation.params} {taken}")
+        for place, variable in enumerate(equation.outvars):
+            known[variable] = sha256(f"{place} {text}".encode()).hexdigest()
+    return paths, [known[variable] for variable in traced.outvars]
