@@ -38,6 +38,12 @@ def published_like(
     if member.zoo.framework == "mxnet":
         write_gluon(gluon_name(variant), folder, member.native_size()[0])
         return folder / "net-0000.params"
+    if zoo_name == "flax_examples":
+        from flax import serialization, traverse_util
+
+        tree = traverse_util.unflatten_dict(source_checkpoint(variant, zoo_name, recipes=recipes).tensors, sep="/")
+        (folder / f"{variant}.msgpack").write_bytes(serialization.msgpack_serialize({**tree, "step": 7}))
+        return folder / f"{variant}.msgpack"
     if member.zoo.framework == "jax" or member.zoo.reference == "timm_bit":
         np.savez(folder / f"{variant}.npz", **source_checkpoint(variant, zoo_name, recipes=recipes).tensors)
         return folder / f"{variant}.npz"

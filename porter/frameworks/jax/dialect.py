@@ -12,19 +12,29 @@ from porter.base.dtypes import Array
 from porter.base.errors import MappingError
 from porter.frameworks.dialects import without_batch
 from porter.frameworks.tf import layout as keras
-from porter.graph import Attention, Conv, Dense, Graph, GroupNorm, LayerNorm, Node, Op, channels_of
+from porter.graph import Attention, BatchNorm, Conv, Dense, Graph, GroupNorm, LayerNorm, Node, Op, channels_of
 
 SEPARATOR = "/"
 AVERAGE_SUFFIX = None
 
 _LAYER = {"kernel": "kernel", "bias": "bias"}
 _TRAINED = {"gamma": "scale", "beta": "bias"}
-_NAMES: Mapping[type[Op], Mapping[str, str]] = {Conv: _LAYER, Dense: _LAYER, LayerNorm: _TRAINED, GroupNorm: _TRAINED}
+_NAMES: Mapping[type[Op], Mapping[str, str]] = {
+    **{Conv: _LAYER, Dense: _LAYER, LayerNorm: _TRAINED, GroupNorm: _TRAINED},
+    BatchNorm: {**_TRAINED, "mean": "mean", "variance": "var"},
+}
+_TRAINED_ON, _COUNTED = "params/", "batch_stats/"
+"""The collections of linen."""
 
 
 def tensor_names(graph: Graph, node: Node, layer: str) -> Mapping[str, tuple[str, ...]]:
     roles = node.op.tensors(channels_of(graph)[node.inputs[0]])
-    return {role: (f"{layer}/{name}",) for role, name in _NAMES.get(type(node.op), {}).items() if role in roles}
+    counted = layer.replace(_TRAINED_ON, _COUNTED, 1) if layer.startswith(_TRAINED_ON) else layer
+    return {
+        role: (f"{counted if role in ('mean', 'variance') else layer}/{name}",)
+        for role, name in _NAMES.get(type(node.op), {}).items()
+        if role in roles
+    }
 
 
 def counted_layers(graph: Graph, convolutions: Collection[str], layers: Mapping[str, str]) -> Mapping[str, str]:
