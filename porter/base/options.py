@@ -134,6 +134,7 @@ _SHARED = {
         _option("padding", "shipped|trained", "the zoo's pads, or those that the weights were trained with", default="shipped"),
         _option("input_size", "N|HxW|any", "default: the file's own, otherwise the recipe's"),
         _option("dtype", "TYPE", "float32, float16, bfloat16 or float64", default="float32"),
+        _option("quantize", "dynamic", "to tflite: weights of 8 bits, and what they lose is measured"),
         _switch("allow_overflow", "let values become infinite that are too large"),
         _switch("keep_background", "keep row 0 of a 1001-class head"),
         _switch("keep_activation", "keep the softmax or sigmoid that gives a FILE's only output"),
@@ -227,7 +228,7 @@ def _command(name: str, help: str, names: str, *own: Option) -> Command:
 CONVERT = _command(
     "convert",
     "Port a variant's weights (--from its zoo), or a file that carries its own graph, to another framework and prove the port.",
-    "subject source to weights out overwrite padding input_size dtype allow_overflow keep_background keep_activation "
+    "subject source to weights out overwrite padding input_size dtype quantize allow_overflow keep_background keep_activation "
     "keep_dropout preprocess class_names outputs mapped options fold_bn stock check reference origin card recipes",
 )
 VERIFY = _command(

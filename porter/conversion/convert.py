@@ -17,7 +17,7 @@ from porter.base.package import TENSORFLOW, __version__
 from porter.conversion.writing import Target, Written, write_plain, write_stock
 from porter.files import AnyPath, new_folder, path_of
 from porter.fitting.wishes import NONE, Wishes
-from porter.frameworks import WITH_DROPOUTS, Destination, get_destination
+from porter.frameworks import CONVERTED, WITH_DROPOUTS, Destination, get_destination
 from porter.frameworks.in_memory import Example, Model, is_model
 from porter.graph import Graph, shapes
 from porter.graph.ops import is_map
@@ -27,7 +27,7 @@ from porter.graph.record import from_record, to_record
 from porter.identify.doors import expect_file, expect_no_recipe, open_file, open_member, open_model
 from porter.padding import ANY, Size
 from porter.padding.sizes import AnySize, parse_size
-from porter.port import AGREES, NOT_MADE, PASSED, Input, Layout, Padding, Port, Record, write_record
+from porter.port import AGREES, NOT_MADE, PASSED, ROUNDED, Input, Layout, Padding, Port, Quantize, Record, write_record
 from porter.recipe import choose_options, find_member, recipes_named
 from porter.recipe.published import is_non_commercial
 from porter.source.dropouts import with_dropouts
@@ -66,6 +66,7 @@ def convert(
     padding: str = "shipped",
     input_size: AnySize | None = None,
     dtype: str = "float32",
+    quantize: str | None = None,
     allow_overflow: bool = False,
     keep_background: bool = False,
     keep_activation: bool = False,
@@ -99,6 +100,7 @@ def convert(
             where the recipe says that the two differ.
         input_size: `224`, `(225, 201)` (rows x columns), `225x201` or `any`; None for the file's own, otherwise the recipe's.
         dtype: of storage: float32, float16, bfloat16 or float64.
+        quantize: `dynamic` rounds the weights of a port to `tflite` to 8 bits, measures what they lose, and proves nothing.
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
         keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used then.
@@ -124,6 +126,7 @@ def convert(
         PorterError: the input is bad, or the port does not compute its source's function (CheckFailed).
     """
     framework, stored_as, folder = get_destination(to), parse_dtype(dtype), path_of(recipes)
+    quantized = _parse_quantize(quantize, framework, stored_as)
     mapped, outputs = items(mapped), items(outputs)
     photos = read_stated(preprocess, class_names)
     size = None if input_size is None else parse_size(input_size)
@@ -179,7 +182,7 @@ def convert(
         opened = replace(opened, facts=facts.model_copy(update={"assumed": assumed}))
         size = size or opened.sizes.built
         opened.sizes.expect(size)
-        target = Target(framework, size, stored_as, allow_overflow)
+        target = Target(framework, size, stored_as, allow_overflow, quantized)
         written = _write(building, opened, target, stock, fold_bn)
         made = _port(building, _record(opened, written, target, wishes, folder), written.plan, framework)
         verdict: Verdict | None = None
@@ -219,6 +222,20 @@ def parse_dtype(text: str) -> Dtype:
     raise UsageError(f"'{text}' is not a storage type", where="--dtype", next=f"write one of {', '.join(DTYPES)}")
 
 
+def _parse_quantize(text: str | None, framework: Destination, dtype: Dtype) -> Quantize | None:
+    """How weights are rounded to whole numbers; None where they are not."""
+    if text is None:
+        return None
+    if text != "dynamic":
+        raise UsageError(f"'{text}' is no way to round weights", where="--quantize", next="write dynamic")
+    if framework.NAME not in CONVERTED:
+        message = f"porter rounds the weights of ports to {' or '.join(CONVERTED)} only"
+        raise UsageError(message, where="--quantize", next="leave it out")
+    if dtype != "float32":
+        raise UsageError("weights of 8 bits are stored in no other type", where="--dtype", next="leave out one of the two")
+    return "dynamic"
+
+
 def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, recipes: Path | None) -> Record:
     member, plan, stock, framework = opened.member, written.plan, written.stock, target.framework
     inputs = _layouts(plan.graph, plan.graph.inputs, opened.sizes.built, framework)
@@ -248,6 +265,7 @@ def _record(opened: Opened, written: Written, target: Target, wishes: Wishes, re
         mapped=wishes.map,
         ended_at=wishes.outputs,
         dtype=target.dtype,
+        quantize=target.quantize,
         folded=written.folded,
         absorbed=written.absorbed,
         stock_class=stock.name if stock else None,
@@ -296,7 +314,7 @@ def _check(
     if not verdict.ok:
         advice = f"; {verdict.advice}" if verdict.advice else ""
         raise CheckFailed(verdict.failure(), where=port.record.name, next=f"no port was written{advice}")
-    outcome = PASSED if verdict.proof.proves else AGREES
+    outcome = ROUNDED if port.record.quantize else PASSED if verdict.proof.proves else AGREES
     reference = verdict.given.file if verdict.given else None
     return verdict, {"check": outcome, "parity": verdict.record(), "reference": reference}, warnings
 

@@ -13,12 +13,13 @@ from porter.base.errors import GraphError, PaddingError, UsageError
 from porter.base.package import __version__
 from porter.conversion.refusals import under_own_names
 from porter.conversion.stock import as_stock, norms_epsilon, stock_arrays
-from porter.frameworks import Destination, Tensors
+from porter.frameworks import CONVERTED, Destination, Tensors
 from porter.graph import Graph, tensor_shapes
 from porter.graph.folding import Folding, fold_norms
 from porter.graph.left_out import notes_on
 from porter.graph.plan import Plan, make_plan
 from porter.padding import ANY, Size
+from porter.port import Quantize
 from porter.source.layers import layers_in
 from porter.source.opened import Opened
 from porter.zoos.implementation import StockClass, StockModel, stock_libraries
@@ -32,12 +33,14 @@ class Target:
         size: rows and columns of the input, or ANY.
         dtype: of storage.
         allow_overflow: values that `dtype` cannot hold become infinite.
+        quantize: see porter.port.Record.
     """
 
     framework: Destination
     size: Size
     dtype: Dtype = "float32"
     allow_overflow: bool = False
+    quantize: Quantize | None = None
 
     def plan(self, opened: Opened, graph: Graph) -> Plan:
         """The plan of a graph, which has the source's only size if there is one."""
@@ -45,13 +48,14 @@ class Target:
         return replace(plan, only_size=opened.sizes.only or plan.only_size, notes=notes_on(opened.facts.left_out))
 
     def stored(self, tensors: Tensors) -> dict[str, dict[str, Array]]:
-        """Tensors in the type of storage.
+        """Tensors in the type of storage; a converter rounds what it has computed of them.
 
         Raises:
             PorterError: a value is too large for it.
         """
+        dtype = "float32" if self.framework.NAME in CONVERTED else self.dtype
         return {
-            path: {role: cast(array, self.dtype, f"{path}:{role}", self.allow_overflow) for role, array in roles.items()}
+            path: {role: cast(array, dtype, f"{path}:{role}", self.allow_overflow) for role, array in roles.items()}
             for path, roles in tensors.items()
         }
 
@@ -94,7 +98,8 @@ def write_plain(folder: Path, opened: Opened, target: Target, fold_bn: bool = Fa
         plan = target.plan(opened, folding.graph)
         if refused := framework.refusals(plan):
             raise under_own_names(refused, folding.graph, opened)[0]
-        model = framework.write(folder, plan, target.stored(folding.tensors), layers, target.dtype, facts_of(opened))
+        about = facts_of(opened) | ({"porter.quantize": target.quantize} if target.quantize else {})
+        model = framework.write(folder, plan, target.stored(folding.tensors), layers, target.dtype, about)
     except (GraphError, PaddingError) as error:
         raise under_own_names([error], folding.graph, opened)[0] from None
     filled = framework.fillings(plan.graph, folding.tensors)

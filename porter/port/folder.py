@@ -43,6 +43,7 @@ MOST_LINES = 200
 OWN_BUILD = "self"
 """The reference of a comparison with porter's own build of the source, which is no proof."""
 PASSED, AGREES, NOT_MADE = "passed", "agrees with porter's own build, which is no proof", "not made: --no-check"
+ROUNDED = "the same before its weights were rounded to 8 bits, which is no proof of the port"
 """What `check` says of a comparison; of one that could not be made, it says `skipped` and why."""
 
 
@@ -61,6 +62,10 @@ Gives = Literal["logits", "probabilities", "features"]
 
 Layout = Literal["NCHW", "NHWC", "NC", "file"]
 """Of a map in its destination; of features; of an array, which has the axes of the file in every destination."""
+
+
+Quantize = Literal["dynamic"]
+"""How weights are rounded to whole numbers: by the largest of each filter, which the runtime multiplies with again."""
 
 
 class Input(Strict):
@@ -203,6 +208,7 @@ class Record(Facts, RecordHead):
         chosen: the options that `--option` set.
         ended_at: the file's names of the values that `--outputs` made the graph's outputs.
         recipes: the folder that `--recipes` named, as it was typed, if only that folder has the recipe; otherwise None.
+        quantize: how the weights are rounded to 8 bits; None where they are not.
         folded: path of each layer that took in the batch norm after it (porter.graph.folding), to that norm's path; None without
             `--fold-bn`.
         absorbed: path of each batch norm whose mean took in the bias of the layer before it (porter.conversion), to that layer's.
@@ -226,6 +232,7 @@ class Record(Facts, RecordHead):
     mapped: tuple[str, ...]
     ended_at: tuple[str, ...] = ()
     dtype: Dtype
+    quantize: Quantize | None = None
     input_layouts: tuple[Layout, ...] = ()
     output_layouts: tuple[Layout, ...] = ()
     folded: Mapping[str, str] | None = None
@@ -267,11 +274,13 @@ class Record(Facts, RecordHead):
 
     @property
     def rounding(self) -> str | None:
-        """What a check of a port in half precision leaves out: the rounding of its weights, about 1e-3 of the source's."""
-        if self.dtype not in ("float16", "bfloat16"):
+        """What a check of a port in half precision or of 8 bits leaves out: the rounding of its weights, about 1e-3 of the source's
+        or 4e-3."""
+        if self.dtype not in ("float16", "bfloat16") and self.quantize is None:
             return None
         sides = "compared before the port's weights were" if self.computed else "compared with the weights of both sides"
-        return f"{sides} rounded to {self.dtype}; porter eval --source measures the effect of the rounding"
+        to = "8 bits" if self.quantize else self.dtype
+        return f"{sides} rounded to {to}; porter eval --source measures the effect of the rounding"
 
 
 @dataclass(frozen=True)

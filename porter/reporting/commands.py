@@ -32,6 +32,7 @@ def convert(record: Record, folder: str) -> str:
         outputs=record.ended_at if of_graph else (),
         origin=record.zoo if record.origin is not None and record.origin.by == "user" and whose is None else None,
         dtype=record.dtype,
+        quantize=record.quantize,
         keep_background=record.background,
         keep_dropout=record.framework in WITH_DROPOUTS and "dropout" in ops,
         stock=record.stock_class is not None and (not record.stock_class.startswith("timm.") or "timm"),

@@ -47,6 +47,9 @@ def conclude(contents: Contents) -> Conclusion:
         place = verdict.first_bad.path if verdict.first_bad else next((node.path for node in verdict.nodes if not node.ok), None)
         first = "" if place is None else f" {place} is the first node that differs."
         return Conclusion("differs", "Differs", f"The port does not compute the function of {verdict.reference}.{first} {figures}")
+    if record.quantize is not None:
+        sentence = f"The weights are rounded to 8 bits; before, the port computed the function of {verdict.reference}. {figures}"
+        return Conclusion("unproved", "Not proved", sentence)
     if verdict.reference == OWN_BUILD or not record.proved:
         return Conclusion("unproved", "Not proved", f"The port agrees only with porter’s own build of the source. {figures}")
     first = f"The shipped pads were proved against {verdict.shipped.reference}. " if verdict.shipped else ""
@@ -81,8 +84,8 @@ def warn(contents: Contents) -> list[str]:
             for dtype, result in verdict.dtypes.items()
             if result.rounds_from is not None
         ]
-    if verdict is not None and record.rounding is not None:
-        sentences.append(f"{record.rounding[0].upper()}{record.rounding[1:]}.")
+    if verdict is not None and (rounding := verdict.rounding or record.rounding) is not None:
+        sentences.append(f"{rounding[0].upper()}{rounding[1:]}.")
     if record.input.size is not None:
         sentences.append("The pads are right only at an input of {}×{}; the port refuses other sizes.".format(*record.input.size))
     if record.padding == "trained":

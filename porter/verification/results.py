@@ -198,6 +198,7 @@ class VerdictRecord(Parity):
     dtypes: Mapping[str, DtypeRecord] = field(kw_only=True)
     shipped: ShippedRecord | None = None
     given: GivenRecord | None = None
+    loss: Distance | None = None
     rounding: str | None = None
     notes: tuple[str, ...] = ()
 

@@ -25,6 +25,7 @@ from porter.source.opened import Opened
 from porter.verification.check import CHECKED_DTYPES, Check
 from porter.verification.computed import ported, unrounded_tensors
 from porter.verification.inputs import make_images
+from porter.verification.loss import with_loss
 from porter.verification.references import FileGraphSource, OwnBuild
 from porter.verification.sizes import check_sizes
 from porter.verification.source_forms import Form, first_that_runs, own_build, references_of, with_fallback
@@ -141,9 +142,10 @@ def check_against(
         unfolded = OwnBuild(port.destination, opened.graph, opened.tensors)
         proof = check_given(check, native, open_given(given, opened, dtype), unfolded)
         without_given, failures = first_that_runs(references_of(opened, dtype), against)
-        verdict = replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof)
+        verdict = with_loss(check, replace(without_given or Verdict((), proof.fed, rounding=record.rounding), given=proof))
         return verdict, (*(() if without_given else failures), *_cautions(port, verdict))
     verdict, failures = with_fallback(opened, record.framework, dtype, against)
+    verdict = with_loss(check, verdict)
     if not verdict.ok and verdict.proof.silent is None:
         image = make_images(verdict.proof.sizes[0], 1, record.input.channels, verdict.fed)
         verdict = replace(verdict, disagreement=_disagreement(references_of(opened, dtype), against, image))

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from porter.base.errors import some
 from porter.port import GivenFile
 from porter.verification.inputs import InputRange
-from porter.verification.results import ALIKE, DtypeRecord, GivenRecord, Parity, ShippedRecord, VerdictRecord
+from porter.verification.results import ALIKE, Distance, DtypeRecord, GivenRecord, Parity, ShippedRecord, VerdictRecord
 
 Proof = TypeVar("Proof", "Verdict", "UserProof")
 
@@ -68,6 +68,7 @@ class Verdict:
         shipped: the proof of the shipped pads, if the port has training pads.
         rounding: see porter.port.Record.
         notes: on code that no comparison covers.
+        loss: of the port's output by the rounding of its weights, where it was measured.
         given: the proof by the user's own reference; `parities` is empty if no other reference can run.
         disagreement: what two implementations that porter did not write disagree on, if the comparison failed; one is wrong.
     """
@@ -77,6 +78,7 @@ class Verdict:
     shipped: Shipped | None = None
     rounding: str | None = None
     notes: tuple[str, ...] = ()
+    loss: Distance | None = None
     given: UserProof | None = None
     disagreement: str | None = None
 
@@ -158,6 +160,7 @@ class Verdict:
             shipped=self.shipped.record() if self.shipped else None,
             given=self.given.record() if self.given else None,
             rounding=self.rounding,
+            loss=self.loss,
             notes=self.notes,
         )
         record: dict[str, Any] = _finite(asdict(made))

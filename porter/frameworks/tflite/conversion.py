@@ -11,12 +11,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from porter.base.dtypes import Array
-from porter.base.errors import GraphError, first_line
+from porter.base.errors import CheckFailed, GraphError, first_line
 from porter.filegraph.names import Names
+from porter.formats.limits import MOST_NODES
 from porter.formats.tensorflow import import_tensorflow, quiet_stderr
+from porter.formats.tflite.flatbuffer import root
+from porter.formats.tflite.model import read_model
 from porter.frameworks.tf.build import connect
 from porter.frameworks.tf.config import MODEL_NAME
 from porter.frameworks.tf.model import state_model
@@ -30,7 +35,15 @@ SCOPE = re.compile(rf"{MODEL_NAME}(?:_\d+)?/(.+?)_\d+/(.+)")
 _LACKING = re.compile(r"'(tf\.\w+)' op is neither a custom op nor a flex op")
 
 
-def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]]) -> bytes:
+Weights = Literal["float32", "float16", "dynamic"]
+"""What weights are stored as; `dynamic` is 8 bits and a scale for each filter."""
+_ROUNDED = (1, 9)
+"""FLOAT16 and INT8 of the schema's TensorType."""
+_HALF_A_STEP = 0.5 / 127
+"""Of the largest weight of a filter."""
+
+
+def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], weights: Weights = "float32") -> bytes:
     """A model of a batch of any number, rows and columns as the plan says; it has TensorFlow Lite's own operators only.
 
     Its signature has the inputs and outputs under `input_names` and `output_names`.
@@ -49,9 +62,35 @@ def convert(plan: Plan, tensors: Mapping[str, Mapping[str, Array]]) -> bytes:
             named, options = _named(tensorflow, holder.frozen, plan.graph), tensorflow.saved_model.SaveOptions
             tensorflow.saved_model.save(holder, folder, named, options(experimental_custom_gradients=False))
             converter = tensorflow.lite.TFLiteConverter.from_saved_model(folder)
+            converter.optimizations = [] if weights == "float32" else [tensorflow.lite.Optimize.DEFAULT]
+            converter.target_spec.supported_types = [tensorflow.float16] if weights == "float16" else []
             with quiet_stderr(), _refused():
                 made: bytes = converter.convert()
     return made
+
+
+def is_rounded(content: bytes) -> bool:
+    """Whether a file has weights of fewer bits than float32."""
+    graph = root(content).tables(2, MOST_NODES)[0]
+    return any(tensor.scalar(1, "b") in _ROUNDED for tensor in graph.tables(0, MOST_NODES))
+
+
+def expect_rounding(content: bytes, plain: bytes) -> None:
+    """Expects of a file that its tensors are those of a plain one, rounded, bit for bit in float16.
+
+    Raises:
+        CheckFailed: one is not.
+    """
+    rounded, exact = read_model(content).stored, read_model(plain).stored
+    if rounded.keys() != exact.keys():
+        raise CheckFailed("the file has other tensors than a file of float32", next="convert again")
+    for name, array in exact.items():
+        found = rounded[name]
+        if np.array_equal(found, array) or (array.dtype == np.float32 and np.array_equal(found, array.astype(np.float16))):
+            continue
+        wide = array.astype(np.float64)
+        if not np.all(np.abs(found.astype(np.float64) - wide) <= 1.001 * _HALF_A_STEP * np.abs(wide).max()):
+            raise CheckFailed(f"the tensor '{name}' is not the rounding of the source's", next="convert again")
 
 
 def input_names(graph: Graph) -> list[str]:

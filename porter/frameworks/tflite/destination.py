@@ -48,7 +48,7 @@ def write(
     """Writes `model.tflite`; see porter.frameworks.tflite.port_files."""
     from porter.frameworks.tflite.port_files import write
 
-    return write(folder, plan, tensors, dtype, about.get("porter.native_size", "[1, 1]"))
+    return write(folder, plan, tensors, dtype, about)
 
 
 def read_port(folder: Path, plan: Plan, layers: Mapping[str, str]) -> dict[str, dict[str, Array]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,26 +14,31 @@ from porter.base.errors import FileError, UsageError
 from porter.files import digest
 from porter.formats.limits import MOST_NODES
 from porter.formats.tflite.flatbuffer import root
+from porter.formats.tflite.model import read_model
 from porter.frameworks import Tensors
 from porter.frameworks.tflite.conversion import convert
 from porter.frameworks.tflite.engine import FILE, WHOLE
 from porter.graph.plan import Plan
 
 
-def write(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, native: str) -> dict[str, str]:
+def write(folder: Path, plan: Plan, tensors: Tensors, dtype: Dtype, about: Mapping[str, str]) -> dict[str, str]:
     """Writes `model.tflite` into `folder`. Returns its sha256 by its name.
 
     Args:
-        native: the source's own rows and columns, as JSON.
+        tensors: in float32, from which the converter computes what it rounds.
+        about: has the source's own rows and columns, and how weights are rounded to 8 bits.
 
     Raises:
         UsageError: TensorFlow Lite does not compute in this type. GraphError, MappingError, MissingFramework: as `convert`.
     """
-    if dtype != "float32":
-        raise UsageError(f"TensorFlow Lite has no weights of {dtype}", where="--dtype", next="leave it out")
-    made = convert(plan, tensors)
+    if dtype not in ("float32", "float16"):
+        message, next = f"TensorFlow Lite has no weights of {dtype}", "write --dtype float32 or float16"
+        raise UsageError(message, where="--dtype", next=next)
+    made = convert(plan, tensors, "dynamic" if "porter.quantize" in about else dtype)
+    if dtype == "float16" and not all(np.isfinite(array).all() for array in read_model(made).stored.values()):
+        raise UsageError("a weight is too large for float16", where="--dtype", next="write --dtype float32")
     if plan.only_size is None and not (plan.graph.axes or plan.graph.further_inputs):
-        made = _of_size(made, *json.loads(native))
+        made = _of_size(made, *json.loads(about.get("porter.native_size", "[1, 1]")))
     (folder / FILE).write_bytes(made)
     return {FILE: digest(folder / FILE)}
 

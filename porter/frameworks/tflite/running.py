@@ -18,7 +18,7 @@ from porter.formats.tensorflow import import_tensorflow, quiet_stderr
 from porter.frameworks import Tensors
 from porter.frameworks.images import as_taken, expect_axes, expect_fit
 from porter.frameworks.tf.layout import keras_class, layer_names
-from porter.frameworks.tflite.conversion import SCOPE, convert, input_names, output_names
+from porter.frameworks.tflite.conversion import SCOPE, convert, expect_rounding, input_names, is_rounded, output_names
 from porter.frameworks.tflite.engine import FILE, WHOLE
 from porter.graph import INPUT, Node, Op, ops
 from porter.graph.ops import Axes, is_map
@@ -122,8 +122,19 @@ class LiteModel:
 
 
 def build(plan: Plan, tensors: Tensors, file: Mapping[str, Array] | None) -> LiteModel:
-    """The file, if there is one, otherwise what the converter makes of canonical `tensors`."""
-    return LiteModel(plan, convert(plan, tensors) if file is None else file[WHOLE].tobytes())
+    """The file, if there is one, otherwise what the converter makes of canonical `tensors`. Of a file with rounded weights and
+    `tensors`, the model before they were rounded.
+
+    Raises:
+        CheckFailed: the weights of the file are not the rounding of these.
+    """
+    content = None if file is None else file[WHOLE].tobytes()
+    if content is not None and not (tensors and is_rounded(content)):
+        return LiteModel(plan, content)
+    plain = convert(plan, tensors)
+    if content is not None:
+        expect_rounding(content, plain)
+    return LiteModel(plan, plain)
 
 
 def _last(plan: Plan, node: Node) -> str | None:

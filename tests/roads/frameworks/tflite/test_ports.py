@@ -11,7 +11,7 @@ import pytest
 import porter
 from porter.base.errors import CheckFailed, UsageError
 from porter.frameworks.tflite import destination as framework, port_files
-from porter.frameworks.tflite.conversion import convert
+from porter.frameworks.tflite.conversion import convert, expect_rounding, is_rounded
 from porter.frameworks.tflite.running import LiteModel
 from porter.graph.plan import make_plan
 from porter.padding import ANY
@@ -64,10 +64,47 @@ def test_the_file_states_the_native_size(made: Any) -> None:
 
 
 def test_a_wrong_file_is_refused(weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(plan: Any, tensors: Any) -> bytes:
+    def wrong(plan: Any, tensors: Any, stored_as: Any) -> bytes:
         head = {role: 1.001 * array for role, array in tensors["head/logits"].items()}
-        return convert(plan, {**tensors, "head/logits": head})
+        return convert(plan, {**tensors, "head/logits": head}, stored_as)
 
     monkeypatch.setattr(port_files, "convert", wrong)
     with pytest.raises(CheckFailed, match=r"head/logits is the first node that differs, relative L2 1\.0e-03 in float32"):
         porter.convert("mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port")
+
+
+@pytest.mark.parametrize(("weights", "most"), [("float16", 5e-3), ("dynamic", 5e-2)])
+def test_rounded_weights_are_those_of_the_plain_file(weights: Any, most: float) -> None:
+    plan, tensors = make_plan(GRAPH, ANY, framework.CAPABILITIES), tensors_of(GRAPH)
+    plain, rounded = convert(plan, tensors), convert(plan, tensors, weights)
+    assert is_rounded(rounded) and not is_rounded(plain) and len(rounded) < len(plain)
+    wanted, found = (LiteModel(plan, file).values(images((33, 32)), [GRAPH.output])[GRAPH.output] for file in (plain, rounded))
+    assert 1e-5 < difference(found, wanted) < most
+    expect_rounding(rounded, plain)
+    other = {**tensors, "stem/conv": {role: 1.01 * array for role, array in tensors["stem/conv"].items()}}
+    with pytest.raises(CheckFailed, match="is not the rounding"):
+        expect_rounding(convert(plan, other, weights), plain)
+
+
+def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, tmp_path: Path) -> None:
+    port = porter.convert("mobilenet_v1_0.25", "keras", "tflite", weights=weights, out=tmp_path / "port", quantize="dynamic")
+    assert port.verdict.ok and not port.port.record.proved and "no proof" in port.port.record.check
+    assert 1e-3 < port.verdict.loss.rel_l2 < 0.5 and port.proof.loss == port.verdict.loss
+    assert port.proof.rounding.startswith(f"the rounding moves the output by {port.verdict.loss.rel_l2:.1e}")
+    batch = np.random.default_rng(0).uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32)
+    assert 1e-3 < difference(porter.load(port.folder)(batch), porter.load(made.folder)(batch)) < 0.5
+    assert (port.folder / "model.tflite").stat().st_size < 0.5 * (made.folder / "model.tflite").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"dtype": "float64"}, "no weights of float64"),
+        ({"quantize": "dynamic", "dtype": "float16"}, "stored in no other type"),
+        ({"quantize": "static"}, "no way to round"),
+        ({"quantize": "dynamic", "to": "onnx"}, "ports to tflite only"),
+    ],
+)
+def test_other_weights_are_refused(how: dict[str, Any], said: str, weights: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        porter.convert("mobilenet_v1_0.25", "keras", **{"to": "tflite", "weights": weights, "out": tmp_path / "port", **how})

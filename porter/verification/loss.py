@@ -1,0 +1,32 @@
+"""What a port loses by the rounding of its weights, which its comparison with the source leaves out: measured, and no proof."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from porter.frameworks import CONVERTED
+from porter.verification.check import Check
+from porter.verification.inputs import make_images
+from porter.verification.numbers import distance
+from porter.verification.verdict import Verdict
+
+_INPUTS = 8
+
+
+def with_loss(check: Check, verdict: Verdict) -> Verdict:
+    """A verdict on a converted port with rounded weights, with what the rounding does to its output. Any other verdict as it is.
+
+    Args:
+        check: its tensors are the port's and its source's.
+    """
+    port, first = check.port, verdict.all[0]
+    if port.record.framework not in CONVERTED or verdict.rounding is None or not verdict.ok:
+        return verdict
+    batch = make_images(first.sizes[0], _INPUTS, port.record.input.channels, verdict.fed).astype("float32")
+    engine, output = port.destination.ENGINE, port.graph.output
+    models = port.build("float32", tensors=check.tensors), port.build()
+    wanted, got = (engine.run(model, batch, [output])[output] for model in models)
+    loss = distance(wanted, got)
+    top = {None: "", True: "; no top class changes", False: "; a top class changes"}[loss.argmax_equal]
+    said = f"the rounding moves the output by {loss.rel_l2:.1e} (relative L2 over {_INPUTS} inputs{top})"
+    return replace(verdict, loss=loss, rounding=f"{said}; {verdict.rounding}")
