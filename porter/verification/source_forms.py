@@ -37,13 +37,18 @@ def references_of(opened: Opened, dtype: Dtype) -> Iterator[Form]:
         yield replace(own_build(opened, dtype), name=opened.own_model)
 
 
+def _builder(opened: Opened) -> str:
+    """The framework of porter's own build of a source: a zoo of JAX's is built in Flax."""
+    return "flax" if opened.framework == "jax" else opened.framework
+
+
 def own_build(opened: Opened, dtype: Dtype) -> OwnBuild:
     """Porter's own build of the same graph in the source's framework.
 
     Raises:
         UsageError: porter builds no models of that framework.
     """
-    return OwnBuild(get_destination(opened.framework), opened.graph, rounded_tensors(opened.tensors, dtype))
+    return OwnBuild(get_destination(_builder(opened)), opened.graph, rounded_tensors(opened.tensors, dtype))
 
 
 def first_that_runs(forms: Iterable[Form], use: Callable[[Form], T]) -> tuple[T | None, tuple[str, ...]]:
@@ -78,9 +83,9 @@ def with_fallback(opened: Opened, destination: str, dtype: Dtype, use: Callable[
     if opened.file.format == "port":
         failures = (OF_A_PORT, *failures)
     only = None
-    if destination == opened.framework:
+    if destination == _builder(opened):
         only = f"only porter's own build of the source in {destination} is left, and that is the port itself"
-    elif opened.framework not in DESTINATION_NAMES:
+    elif _builder(opened) not in DESTINATION_NAMES:
         only = f"porter has no build of its own of a source in {opened.file.format}"
     if only is not None:
         instead = "give another implementation to porter convert: --reference FILE.py:CALLABLE, or a file with its graph"
