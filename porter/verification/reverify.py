@@ -13,6 +13,7 @@ from pathlib import Path
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, MissingFramework, some
 from porter.files import AnyPath, path_of
+from porter.frameworks import CONVERTED
 from porter.frameworks.in_memory import Model
 from porter.graph import BatchNorm, Graph, shapes, tensor_shapes
 from porter.graph.bounds import numbers
@@ -133,6 +134,8 @@ def check_against(
             raise MissingFramework(
                 f"{form.name} cannot be run at the port's size", next="convert with an --input-size that it takes"
             )
+        if record.framework in CONVERTED:  # float64 says nothing of how the file takes other sizes
+            sizes = replace(sizes, rounded=tuple(dict.fromkeys((*sizes.rounded, *sizes.exact))))
         if opened.shipped is None or own:
             return check.prove(ported(record, form), sizes)
         build, shipped, as_ported = own_build(opened, dtype), opened.shipped, partial(ported, record)

@@ -47,6 +47,7 @@ def test_open_sizes_and_batches() -> None:
 
 def test_a_port_is_proved_run_and_read_again(made: Any, weights: Path, tmp_path: Path) -> None:
     assert made.verdict.ok and made.verdict.proof.proves and made.port.record.input.layout == "NHWC"
+    assert {(224, 224), *made.verdict.parities[1].sizes} == {*made.verdict.parities[0].sizes}  # the file is run at each
     model, batch = porter.load(made.folder), np.random.default_rng(0).uniform(-1, 1, (2, 224, 224, 3)).astype(np.float32)
     assert model(batch).shape == (2, 1000) and porter.verify(made.folder, weights=weights).ok
     again = porter.convert(made.folder / "model.tflite", to="tf", out=tmp_path / "again")
