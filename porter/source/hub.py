@@ -22,7 +22,7 @@ from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
 from porter.data.transformers_config import PROCESSOR_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.keras.preset import BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHTS
+from porter.formats.keras import BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHTS
 from porter.formats.sharded.read import read_index
 
 INDEX = ".index.json"

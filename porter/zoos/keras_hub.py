@@ -15,8 +15,7 @@ from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import refusing_damage
-from porter.formats.keras import PRESET
-from porter.formats.keras.preset import BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHTS
+from porter.formats.keras import BACKBONE_WEIGHTS, PRESET, TASK_FILE, TASK_WEIGHTS
 from porter.formats.limits import read_bounded, read_json
 from porter.zoos.folders import BuiltModel, stated_size
 

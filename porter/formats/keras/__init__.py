@@ -11,6 +11,8 @@ from porter.formats.format import Content, Format, look_at, reader
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 PRESET = "keras-hub"
+BACKBONE_WEIGHTS, TASK_WEIGHTS, TASK_FILE = "model.weights.h5", "task.weights.h5", "task.json"
+"""The files of a preset folder."""
 _ARCHIVES = "porter.formats.keras.read_keras"
 
 
@@ -31,7 +33,7 @@ def _layout(content: Content) -> str | None:
 
 def _is_archive(content: Content) -> bool:
     members = content.members or frozenset()
-    return "model.weights.h5" in members or {"config.json", "metadata.json"} <= members
+    return BACKBONE_WEIGHTS in members or {"config.json", "metadata.json"} <= members
 
 
 def is_preset(folder: Path) -> bool:

@@ -9,11 +9,8 @@ from pathlib import Path
 
 from porter.base.errors import FileError
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.keras import PRESET
+from porter.formats.keras import BACKBONE_WEIGHTS, PRESET, TASK_WEIGHTS
 from porter.formats.keras.read_keras import read_weights_h5
-
-TASK_FILE = "task.json"
-BACKBONE_WEIGHTS, TASK_WEIGHTS = "model.weights.h5", "task.weights.h5"
 
 
 def read_preset(folder: Path) -> Checkpoint:

@@ -161,8 +161,10 @@ def test_slims_names(variant: str, path: str, name: str) -> None:
     }
 
 
-NO_PROTOCOL = ("efficientnet", "transformers")
-"""Its processor divides by the deviations twice, which no protocol says to the last bit: a folder's own file says it."""
+NO_PROTOCOL = {("efficientnet", "transformers"), ("resnet_v1", "flax_examples")}
+"""No protocol says to the last bit what these do: the processor of one divides by the deviations twice, the other crops before it
+resizes.
+"""
 
 
 def test_every_zoo_of_every_recipe_is_complete() -> None:
@@ -170,8 +172,9 @@ def test_every_zoo_of_every_recipe_is_complete() -> None:
         for variant in recipe.variants:
             for zoo in recipe.zoos_of(variant).values():
                 layer_names(Member(recipe, variant, zoo), expand(Member(recipe, variant, zoo)))
-                assert (zoo.preprocess is None) == ((recipe.architecture, zoo.name) == NO_PROTOCOL)
-                unproved = zoo.name in OWN_CODE or zoo.framework in ("mxnet", "caffe")  # held to their own nets under `full`
+                assert (zoo.preprocess is None) == ((recipe.architecture, zoo.name) in NO_PROTOCOL)
+                # Those of MXNet and Caffe are held to their own nets under `full`, Flax's examples to code of the tests.
+                unproved = zoo.name in {*OWN_CODE, "flax_examples"} or zoo.framework in ("mxnet", "caffe")
                 assert (zoo.labels == Labels("imagenet-1000") and zoo.reference) or unproved
                 assert zoo.published.keys() <= zoo.files.keys() and all(file.licence for file in zoo.files.values())
 
