@@ -37,7 +37,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         (weights, "is_published"),
     ):
         own = getattr(module, name)
-        for each in [each for each in sys.modules.values() if getattr(each, name, None) is own]:
+        for each in [each for each in tuple(sys.modules.values()) if getattr(each, name, None) is own]:
             monkeypatch.setattr(each, name, _counting(own, found))
     return found
 

@@ -16,7 +16,7 @@ from porter.zoos.tables import TIMM
 from porter.zoos.timm import import_timm
 from porter.zoos.torchvision import import_models
 from tests.support.parity import OWN_CODE
-from tests.support.recipe.recipes import all_recipes
+from tests.support.recipe.recipes import NO_PROTOCOL, all_recipes
 
 VARIANTS = [*find_recipe("mobilenet_v1").variants, *(find_recipe("mobilenet_v2").zoos["keras"].only or ())]
 V2 = [*(find_recipe("mobilenet_v2").zoos["keras"].only or ())]
@@ -159,12 +159,6 @@ def test_slims_names(variant: str, path: str, name: str) -> None:
     assert {node.op.convention.rule for node in graph.nodes if isinstance(node.op, Conv) and node.op.window.kernel == (3, 3)} == {
         "same"
     }
-
-
-NO_PROTOCOL = {("efficientnet", "transformers"), ("resnet_v1", "flax_examples")}
-"""No protocol says to the last bit what these do: the processor of one divides by the deviations twice, the other crops before it
-resizes.
-"""
 
 
 def test_every_zoo_of_every_recipe_is_complete() -> None:

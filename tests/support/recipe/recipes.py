@@ -103,6 +103,12 @@ def mistake(folder: Path, old: str, new: str) -> RecipeError:
     return caught.value
 
 
+NO_PROTOCOL = {("efficientnet", "transformers"), ("resnet_v1", "flax_examples")}
+"""No protocol says to the last bit what these do: the processor of one divides by the deviations twice, the other crops before it
+resizes.
+"""
+
+
 def all_recipes(folder: Path | None = None) -> tuple[Recipe, ...]:
     """Every recipe of a folder, those that extend others first; porter's own without a folder."""
     files = [recipe_files(path) for path in sorted((folder or recipes_folder()).glob("*.yaml"))]

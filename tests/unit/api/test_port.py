@@ -73,7 +73,7 @@ def test_a_port_is_a_path_and_is_opened_saved_and_ported_further(port: porter.Po
     assert isinstance(opened.model(), nn.Module) and isinstance(porter.load(opened), nn.Module)
     further = porter.convert(opened, to="onnx", out=tmp_path / "onnx", check=False)
     assert further.folder == tmp_path / "onnx" and opened.report().path == saved.folder / "report.html"
-    with pytest.raises(porter.UsageError, match=r"porter\.convert makes one"):
+    with pytest.raises(porter.UsageError, match=r"porter\.convert\(.*\) makes one"):
         porter.open(tmp_path)
 
 

@@ -124,7 +124,7 @@ def test_a_verdict_comes_back_from_its_record(tmp_path: Path) -> None:
     parity = Parity(False, "keras", "float64", ((32, 32),), 4, 1e-10, 0.0, logits, first, nodes, ("c",), top_changed=True)
     given = UserProof(GivenFile(file="net.py", sha256="ab" * 32, maker="make"), (parity,), ("a note",), {}, SIGNED)
     shipped = Shipped((parity,), 0.5, 1, 4)
-    verdict = Verdict((parity,), SIGNED, shipped, "a rounding", ("another",), given, "a disagreement")
+    verdict = Verdict((parity,), SIGNED, shipped, "a rounding", ("another",), logits, given, "a disagreement")
     read = read_contents(full_port(tmp_path / "port", parity=verdict.record())).comparison
     assert read is not None and {**vars(parity), "range": SIGNED.words}.items() <= vars(read).items()
     assert read.shipped == shipped.record() and read.given == given.record() and read.dtypes == read.given.dtypes
