@@ -19,7 +19,7 @@ from porter.cli.recipes import recipe_app
 from porter.cli.terminal import INTERRUPTED, end_with, noted_interrupts, say, show, stems_from_interrupt
 from porter.files import expect_folder
 
-OBJECTS_BETWEEN_COLLECTIONS = 50_000
+OBJECTS_BETWEEN_COLLECTIONS = 250_000
 """With Python's own 700, a short command spends a fifth of its time looking for garbage among imported modules."""
 
 # Plain help: rich would triple the time that `porter --help` takes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from porter.filegraph.checkpoint import Checkpoint
@@ -32,7 +33,7 @@ def limits(checkpoint: Checkpoint) -> Callable[[Fingerprint], Limit]:
     """The limit of a variant for this file."""
     sizes = Counter(str(math.prod(array.shape)) for array in checkpoint.tensors.values())
     if checkpoint.graph is None:
-        return lambda variant: Limit(_by_names(variant, sizes), _whole(variant, sizes))
+        return cache(lambda variant: Limit(_by_names(variant, sizes), _whole(variant, sizes)))
     kinds = Counter(kind_of(node.op) for node in checkpoint.graph.nodes if isinstance(node.op, Conv))
 
     def limit(variant: Fingerprint) -> Limit:
@@ -41,7 +42,7 @@ def limits(checkpoint: Checkpoint) -> Callable[[Fingerprint], Limit]:
         opened = variant.trunk / variant.nodes / 2 if reached >= variant.trunk else _NEVER
         return Limit((reached / variant.nodes + named) / 2, opened)
 
-    return limit
+    return cache(limit)
 
 
 def _whole(variant: Fingerprint, sizes: Counter[str]) -> float:

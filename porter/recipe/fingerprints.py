@@ -24,9 +24,9 @@ FILE = "fingerprints.json"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fingerprint:
-    """A variant's graph in numbers, as a zoo has it.
+    """A variant's graph in numbers, as a zoo has it. Zoos with the same numbers share one.
 
     Attributes:
         nodes: their number.
