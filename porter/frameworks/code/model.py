@@ -15,9 +15,10 @@ from porter.frameworks.code.stages import Stages, write_stages
 from porter.frameworks.code.template import ClassUse, Template, signature, unify
 from porter.frameworks.code.text import call, flat
 from porter.frameworks.code.tree import Body
-from porter.graph import Graph, channels_of
+from porter.graph import INPUT, Graph, axes_text, batch_text, channels_of
 from porter.graph.blocks.arguments import Value, Vector
 from porter.graph.blocks.kinds import Unlike
+from porter.graph.plan import Plan, taken_shapes
 
 _TAKEN = ("Model", "load", "renamed", "index", "repeat", "repeats", "settings", "block", "row")
 """Names that the text of every framework uses itself."""
@@ -32,6 +33,20 @@ def model_classes(tree: Body, graph: Graph, steps: Sequence[Step], language: Lan
     pads = {step.path: channels[step.inputs[0]] for step in steps if step.path not in channels}
     norms = recurring_norms(tree, language)
     return "\n\n\n".join("\n".join(lines) for lines in _Classes(language, tree, {**channels, **pads}, norms).written(entry))
+
+
+def docstring(plan: Plan, tree: Body, images: str) -> str:
+    """The first line of model.py, which says what a model takes.
+
+    Args:
+        images: the axes of images of `{channels}`, as the framework has them.
+    """
+    further = taken_shapes(plan)
+    first, graph = further.pop(INPUT), plan.graph
+    size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
+    taken = axes_text(first) if graph.axes else f"{images.format(channels=graph.channels)}, {size}"
+    taken += "".join(f"; {tree.further[path]}: {batch_text(shape)}" for path, shape in further.items())
+    return f'"""Input: {taken}. Written by porter; `load()` reads the weights beside it."""'
 
 
 def named_norms(tree: Body, language: Language) -> str:

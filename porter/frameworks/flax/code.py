@@ -14,11 +14,11 @@ from importlib.resources import files
 
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Layer, Norm
-from porter.frameworks.code.model import model_classes, named_norms
+from porter.frameworks.code.model import docstring, model_classes, named_norms
 from porter.frameworks.code.text import Call, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import Body, make_tree
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
-from porter.graph import INPUT, axes_text, batch_text
+from porter.graph import INPUT, axes_text
 from porter.graph.blocks.arguments import Value
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
@@ -164,18 +164,13 @@ def model_source(plan: Plan) -> str:
     tree = make_tree(plan.graph, steps, LANGUAGE)
     body = model_classes(tree, plan.graph, steps, LANGUAGE, _fixed_size(plan, {INPUT: "x", **tree.further}))
     own = _own_layers(body)
-    size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
-    further = taken_shapes(plan)
-    first = further.pop(INPUT)
-    taken = axes_text(first) if plan.graph.axes else f"N x H x W x {plan.graph.channels}, {size}"
-    taken += "".join(f"; {tree.further[path]}: {batch_text(shape)}" for path, shape in further.items())
     norms = named_norms(tree, LANGUAGE)
     text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER)))
     standard = "".join(f"import {name}\n" for name in ("math", "re") if f"{name}." in own)
     standard += "from functools import partial\n" if "partial(" in text else ""
     standard += "from pathlib import Path\n" + ("from typing import Any\n" if re.search(r"\bAny\b", own) else "")
     imports = "import jax\n" * bool(re.search(r"\bjax\.", own + body)) + "import jax.numpy as jnp\n" * ("jnp." in own + body)
-    head = f'"""Input: {taken}. Written by porter; `load()` reads the weights beside it."""'
+    head = docstring(plan, tree, "N x H x W x {channels}")
     imports += "from flax import nnx\nfrom safetensors.flax import load_file\n"
     return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from porter.frameworks.code.model import model_classes, named_norms
+from porter.frameworks.code.model import docstring, model_classes, named_norms
 from porter.frameworks.code.tree import make_tree
 from porter.frameworks.torch.code.language import LANGUAGE
 from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, fixed_size, loader
 from porter.frameworks.torch.code.signatures import own_layers
 from porter.frameworks.torch.steps import make_steps
-from porter.graph import INPUT, axes_text, batch_text
-from porter.graph.plan import Plan, taken_shapes
+from porter.graph import INPUT
+from porter.graph.plan import Plan
 
 
 def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
@@ -31,13 +31,8 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     tree = make_tree(plan.graph, steps, LANGUAGE)
     body = model_classes(tree, plan.graph, steps, LANGUAGE, fixed_size(plan, {INPUT: "x", **tree.further}))
     own = own_layers(body)
-    size = "any size" if plan.only_size is None else f"{plan.only_size[0]}x{plan.only_size[1]}"
-    further = taken_shapes(plan)
-    first = further.pop(INPUT)
-    taken = axes_text(first) if plan.graph.axes else f"N x {plan.graph.channels} x H x W, {size}"
-    taken += "".join(f"; {tree.further[path]}: {batch_text(shape)}" for path, shape in further.items())
     parts = [
-        _head(taken, named_norms(tree, LANGUAGE), own + body),
+        _head(docstring(plan, tree, "N x {channels} x H x W"), named_norms(tree, LANGUAGE), own + body),
         *([CHAIN_FUNCTION] if "chain(" in body else []),
         *([own] if own else []),
         body,
@@ -46,7 +41,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     return "\n\n\n".join(parts) + "\n"
 
 
-def _head(taken: str, norms: str, body: str) -> str:
+def _head(docstring: str, norms: str, body: str) -> str:
     functional = "from torch.nn import functional as F\n" if "F." in body else ""
     standard = "".join(f"import {name}\n" for name in ("math", "re") if re.search(rf"\b{name}\.", body))
     standard += "from collections import OrderedDict\n" if "chain(" in body else ""
@@ -54,7 +49,6 @@ def _head(taken: str, norms: str, body: str) -> str:
     standard += "from functools import partial\n" if norms else ""
     paths = "from pathlib import Path\n" + ("from typing import Any\n" if "Any," in body else "")
     return (
-        f'"""Input: {taken}. Written by porter; `load()` reads the weights beside it."""\n\n'
-        f"{standard}{paths}\nimport torch\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
+        f"{docstring}\n\n{standard}{paths}\nimport torch\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
         f"{functional}\n{norms}"
     ).rstrip()
