@@ -227,7 +227,7 @@ def _parse_quantize(text: str | None, framework: Destination, dtype: Dtype) -> Q
     if text is None:
         return None
     if text != "dynamic":
-        raise UsageError(f"'{text}' is no way to round weights", where="--quantize", next="write dynamic")
+        raise UsageError(f"weights cannot be rounded by '{text}'", where="--quantize", next="write dynamic")
     if framework.NAME not in CONVERTED:
         message = f"porter rounds the weights of ports to {' or '.join(CONVERTED)} only"
         raise UsageError(message, where="--quantize", next="leave it out")

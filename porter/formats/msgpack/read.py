@@ -59,10 +59,10 @@ def read_msgpack(path: Path) -> Checkpoint:
 
 
 def left_out(parts: Collection[str], others: Collection[str]) -> tuple[str, ...]:
-    """What of a tree with `parts` no tensor holds, one line each; `others` are its leaves that are no numbers."""
+    """Notes on what is left out of a tree with `parts`, one line each; `others` are its leaves that are not numbers."""
     notes = [f"ignored {what}" for key, what in NOT_THE_MODEL.items() if key in parts]
     if others:
-        notes.append(f"ignored {some(sorted(others))}, which are no numbers")
+        notes.append(f"ignored {some(sorted(others))}, which are not numbers")
     return tuple(notes)
 
 

@@ -102,7 +102,7 @@ def test_weights_of_8_bits_are_measured_and_no_proof(weights: Path, made: Any, t
     [
         ({"dtype": "float64"}, "no weights of float64"),
         ({"quantize": "dynamic", "dtype": "float16"}, "stored in no other type"),
-        ({"quantize": "static"}, "no way to round"),
+        ({"quantize": "static"}, "cannot be rounded by"),
         ({"quantize": "dynamic", "to": "onnx"}, "ports to tflite only"),
     ],
 )

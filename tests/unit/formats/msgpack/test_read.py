@@ -47,7 +47,7 @@ def test_arrays_and_numbers_are_read(reading: Reader) -> None:
     assert {*found.tensors} == {"params/conv/kernel", "params/conv/half", "batch_stats/norm/mean", "step", "rate"}
     np.testing.assert_array_equal(found.tensors["params/conv/kernel"], kernel)
     assert found.tensors["params/conv/half"].dtype == ml_dtypes.bfloat16 and found.tensors["step"].item() == 7
-    assert found.notes == ("ignored the optimiser's state", "ignored done, name, which are no numbers")
+    assert found.notes == ("ignored the optimiser's state", "ignored done, name, which are not numbers")
 
 
 def test_chunks_are_joined(reading: Reader) -> None:

@@ -45,7 +45,7 @@ def test_arrays_and_numbers_are_read(layout: str, saved: Path) -> None:
     assert {*found.tensors} == {"params/conv/kernel", "params/conv/half", "batch_stats/norm/mean", "step"}
     np.testing.assert_array_equal(found.tensors["params/conv/kernel"], KERNEL)
     assert found.tensors["params/conv/half"].dtype == ml_dtypes.bfloat16 and found.tensors["step"].item() == 7
-    assert found.notes == ("ignored the optimiser's state", "ignored name, which are no numbers")
+    assert found.notes == ("ignored the optimiser's state", "ignored name, which are not numbers")
 
 
 def test_steps_of_a_manager(tmp_path: Path) -> None:
