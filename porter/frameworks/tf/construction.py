@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import prod
 from typing import Any
@@ -20,6 +21,9 @@ _RANDOM = "seed_generator_state"
 def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) -> Any:
     """The model in float32 with its own numbers, if it has as many as the file; it is first built without any.
 
+    The first one has a thread of its own. Keras lists the variables of a thread that lack numbers, and when the next scope
+    ends it gives numbers to all of them, whatever their size (keras.src.backend.common.variables.initialize_all_variables).
+
     Args:
         tensors: of the file. numbers: in all of them.
 
@@ -27,9 +31,14 @@ def built_for(tensors: int, numbers: int, build: Callable[[], Any], where: str) 
         UsageError: it has more or fewer.
     """
     keras = import_keras()
-    with floating("float32"):
+
+    def counted() -> int:
         with _bounded(tensors, where), keras.StatelessScope(initialize_variables=False):
-            needed = sum(prod(each.shape) for each in build().variables if each.name != _RANDOM)
+            return sum(prod(each.shape) for each in build().variables if each.name != _RANDOM)
+
+    with floating("float32"):
+        with ThreadPoolExecutor(1) as alone:
+            needed = alone.submit(counted).result()
         if needed != numbers:
             message = f"config.json describes a network of {needed} weights, and the file holds {numbers}"
             raise UsageError(message, where=where, next="fetch the folder again")
