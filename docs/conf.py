@@ -1,0 +1,11 @@
+"""How Sphinx builds the site: see scripts/docs."""
+
+from porter.base.package import __version__
+
+project, author, version, release = "porter", "the authors of porter", __version__, __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+html_theme, html_title = "furo", f"porter {__version__}"
+html_static_path, html_css_files = ["static"], ["site.css"]
+html_show_copyright = html_show_sourcelink = html_copy_source = False
+myst_heading_anchors = 3  # links to headings, as code hosts follow them
+autodoc_member_order = "bysource"

@@ -1,0 +1,60 @@
+"""The site: every command of a guide runs and prints what the page shows, and Sphinx builds all pages without a warning."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from porter.base import options
+from porter.base.options import Command
+from tests.support.checkout import ROOT
+from tests.support.fixtures import Cli
+from tests.support.pages import PAGES, as_run, lay_out, without_figures
+
+# torch's exporter to ONNX and TensorFlow's interpreter say what they will do differently.
+pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}") for kind in ("DeprecationWarning", "FutureWarning", "UserWarning")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_does_what_it_says(page: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*arguments: str) -> str:
+        ran = cli(*arguments)
+        assert ran.status == 0, (arguments, ran.err)
+        return ran.out
+
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+    text = page.read_text(encoding="utf-8")
+    lay_out(page.stem)
+    assert without_figures(as_run(text, run)) == without_figures(text)
+    monkeypatch.delitem(sys.modules, "model", raising=False)
+
+
+def test_every_flag_on_a_page_is_one_of_its_command() -> None:
+    commands = {each.name: each for each in vars(options).values() if isinstance(each, Command)}
+    typed = re.compile(rf"porter ({'|'.join(sorted(map(re.escape, commands), key=len, reverse=True))})\b([^`\n]*)")
+    found = 0
+    for page in [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]:
+        for command, rest in typed.findall(page.read_text(encoding="utf-8")):
+            known = {flag for option in commands[command].options for flag in str(option.flag or "").split("/")} | {
+                "--json",
+                "--help",
+            }
+            used = set(re.findall(r"(?<!\S)(--[a-z0-9-]+)", rest.partition("#")[0]))
+            found += len(used)
+            assert used <= known, (page.name, command, used - known)
+    assert found > 100
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    pytest.importorskip("furo")
+    built = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "docs", "--out", tmp_path], capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    home = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "guides/flax.html" in home and (tmp_path / "searchindex.js").is_file()
