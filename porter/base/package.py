@@ -6,11 +6,12 @@ import shlex
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 from porter.base.errors import MissingFramework
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 """pyproject.toml, the command line and the record of a port read it here."""
 
 Extra = Literal["torch", "tf", "onnx", "flax", "data"]
@@ -29,6 +30,12 @@ EXTRAS: Mapping[Extra, tuple[str, ...]] = {
 def install(extra: Extra) -> str:
     """The command that installs the packages of an extra. It names them, because porter itself is not on the package index."""
     return f"pip install {shlex.join(EXTRAS[extra])}"
+
+
+def page(name: str) -> str:
+    """Where a reader finds a page of docs/: in the checkout, or with the installed modules (pyproject.toml lists them)."""
+    installed = Path(__file__).parents[1] / "docs" / name
+    return str(installed) if installed.is_file() else f"docs/{name}"
 
 
 def expect_installed(package: str, next: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from porter.base.errors import FileError, UsageError
+from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.files import AnyPath, expect_plain
 
@@ -35,7 +36,7 @@ def read_preprocess(given: AnyPath | Mapping[str, Any]) -> Preprocess:
 
 
 def _next() -> str:
-    return f"write it as {example(224, 'pil_bilinear')}, or as port.json has it; docs/protocols.md has all words"
+    return f"write it as {example(224, 'pil_bilinear')}, or as port.json has it; {page('protocols.md')} has all words"
 
 
 def example(size: int, interpolation: str, scaling: str = ",divide=255") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from porter.base.errors import UsageError
+from porter.base.package import page
 from porter.data.preprocess import Preprocess, ProtocolError
 from porter.data.statements import example, in_words
 from porter.evaluation.results import Crops
@@ -57,7 +58,7 @@ def _no_protocol(where: str, line: str) -> UsageError:
     return UsageError(
         "nothing says how a photo becomes this model's input",
         where=where,
-        next=f"say how the photos were prepared that it was trained on, such as {line}; docs/protocols.md has all words",
+        next=f"say how the photos were prepared that it was trained on, such as {line}; {page('protocols.md')} has all words",
     )
 
 

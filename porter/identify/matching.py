@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from porter.base.errors import MappingError, RecipeError
+from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.alignment import Alignment
 from porter.fitting.candidate import Candidate
@@ -41,8 +42,8 @@ LARGER = 4
 of its own because a norm is folded.
 """
 _DRAFT = (
-    "porter recipe list shows the networks that porter knows; for another network, "
-    "porter recipe new NAME --weights FILE drafts a recipe to complete (docs/authoring.md), and --recipes DIR names its folder"
+    "porter recipe list shows the networks that porter knows; for another network, porter recipe new NAME --weights FILE drafts "
+    f"a recipe to complete ({page('authoring.md')}), and --recipes DIR names its folder"
 )
 _KEEPING: Mapping[str | None, str] = {
     "torch": SAVE,

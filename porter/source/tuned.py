@@ -11,6 +11,7 @@ import numpy as np
 
 from porter.base.errors import MappingError, UsageError, some
 from porter.base.options import CONVERT
+from porter.base.package import page
 from porter.filegraph.checkpoint import Checkpoint
 from porter.fitting.fit import Fit
 from porter.fitting.wishes import Wishes
@@ -125,7 +126,7 @@ def _expect_code(port: Port, checkpoint: Checkpoint, matched: _Matched) -> None:
     """Expects that what computes is what porter wrote: the port's code, or its model file where that has the graph and the file of
     tensors has none.
     """
-    own = "restore the file; a model of other code is ported by its own graph, which torch.export saves (docs/files.md)"
+    own = f"restore the file; a model of other code is ported by its own graph, which torch.export saves ({page('files.md')})"
     code = port.destination.code_files(port.plan, port.record.layers)
     for name in code:
         if name in port.record.model:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from porter.base.errors import FileError, UsageError, escaped
+from porter.base.package import page
 from porter.data.classes import Classes, listed
 from porter.data.layouts.folders import class_folders, contents, flat_folder, flat_tar, list_photos
 from porter.data.layouts.label_files import devkit_beside, read_label_file, relabelled
@@ -37,7 +38,7 @@ __all__ = ["open_any_photos", "open_photos"]
 
 T = TypeVar("T")
 
-_NEXT = "docs/data.md lists the layouts that are read"
+_NEXT = f"{page('data.md')} lists the layouts that are read"
 
 _SHARDS = (".parquet", ".tar")
 _COMPRESSED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from porter.base.errors import MappingError, PaddingError, UsageError
+from porter.base.package import page
 from porter.data.photos import Failure, PhotoSet
 from porter.data.preprocess import Preprocess
 from porter.data.statements import in_words
@@ -162,7 +163,7 @@ def _graph(opened: Opened, member: Member) -> Graph:
     if mine != theirs:
         path = next(path for path in dict.fromkeys((*mine, *theirs)) if mine.get(path) != theirs.get(path))
         message = f"{member.name} takes other tensors here than these weights have"
-        raise MappingError(message, where=path, next="name zoos whose networks take the same tensors: docs/twins.md")
+        raise MappingError(message, where=path, next=f"name zoos whose networks take the same tensors: {page('twins.md')}")
     return graph
 
 

@@ -43,5 +43,13 @@ def test_every_message_names_packages_that_the_index_has() -> None:
 
 
 def test_the_wheel_has_the_folder_of_recipes_with_that_of_the_zoos() -> None:
-    assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"] == {"recipes": "porter/recipes"}
+    assert PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]["recipes"] == "porter/recipes"
     assert any((ROOT / "recipes").glob("*.yaml")) and any((ROOT / "recipes" / "zoos").glob("*.yaml"))
+
+
+def test_the_wheel_has_the_pages_that_errors_name() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "porter").rglob("*.py")]
+    named = {page for text in sources for page in re.findall(r"""\{page\(['"](\w+\.md)['"]\)\}""", text)}
+    included = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    assert {f"docs/{page}": f"porter/docs/{page}" for page in named} == {key: included[key] for key in included if key != "recipes"}
+    assert named and all((ROOT / "docs" / page).is_file() for page in named)
