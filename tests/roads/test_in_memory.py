@@ -195,6 +195,21 @@ class Tokens(nn.Module):
         return self.head((torch.cat([self.token.expand(len(images), -1, -1), tokens], 1) + self.places).mean(1))
 
 
+class Numbered(nn.Module):
+    """It wants to know the size of its images, and computes their rows' places in single precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Linear(8, 5)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if not isinstance(images.shape[2], int):
+            raise NotImplementedError("rows of unknown number")
+        maps = torch.relu(self.conv(images))
+        rows = (torch.arange(maps.shape[2]) / 7).sin() + (torch.arange(maps.shape[2], dtype=torch.float32) / 3).cos()
+        return self.head((maps + rows.to(maps.dtype).view(-1, 1)).amax((2, 3)))
+
+
 class Two(nn.Module):
     """It takes an array before its image."""
 
@@ -211,6 +226,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
     "tied weights": (lambda: seeded(Tied), {}),
     "of one size": (lambda: seeded(Fixed), {}),
     "tokens with positions": (lambda: seeded(Tokens), {}),
+    "sizes and places as numbers": (lambda: seeded(Numbered), {}),
     "half precision": (lambda: seeded(Net).half(), {}),
     "double precision": (lambda: seeded(Net).double(), {}),
     "frozen": (lambda: seeded(Net).requires_grad_(False), {}),

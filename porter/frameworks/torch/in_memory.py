@@ -250,8 +250,9 @@ def _exported(module: nn.Module, images: Sequence[torch.Tensor], name: str, is_o
 def _export(module: nn.Module, images: Sequence[torch.Tensor], axes: Any) -> torch.export.ExportedProgram:
     if axes is not None and "forward" in vars(module):
         axes = (tuple(axes),)  # of one parameter, *images
+    unmarked = tuple(each.clone() for each in images)  # an export that fails leaves the open axes marked on its tensors
     with torch.no_grad():
-        return torch.export.export(module, tuple(images), dynamic_shapes=None if axes is None else tuple(axes))
+        return torch.export.export(module, unmarked, dynamic_shapes=None if axes is None else tuple(axes))
 
 
 def _first_shape(program: torch.export.ExportedProgram) -> Sequence[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from porter.base.dtypes import Array
 from porter.base.errors import UsageError
@@ -79,6 +80,7 @@ def record(model: nn.Module, batches: Sequence[Array], modules: Mapping[str, str
             inputs = [each.to(like.device, like.dtype) for each in inputs]
         if inputs[0].dtype == torch.float64:
             stack.enter_context(_one_thread())
+            stack.enter_context(_in_double())
         return model(*inputs), values
 
 
@@ -111,6 +113,24 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _in_double() -> Iterator[None]:
+    """What a module's own code computes in single precision, such as a table of positions, is computed in double."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _DoubleForSingle():  # type: ignore[no-untyped-call]
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+class _DoubleForSingle(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        given = [torch.float64 if each is torch.float32 else each for each in (*args, *(kwargs or {}).values())]
+        return op(*given[: len(args)], **dict(zip(kwargs or {}, given[len(args) :], strict=True)))
 
 
 @contextmanager
