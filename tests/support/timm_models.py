@@ -47,17 +47,11 @@ def small_file(name: str, folder: Path) -> tuple[int, Callable[[Path, bool], Pat
     """The side of a timm model's own images, and a function that writes its program for any number of them, once."""
     import torch
 
-    from porter.zoos.torchvision import import_models
-
-    import_models()  # timm imports torchvision
-    import timm
-
-    narrow = {"depth": 3, "embed_dim": 96, "num_heads": 3} if name.startswith(_NARROW) else {}
-    side, path = int(timm.get_pretrained_cfg(name).input_size[-1]), folder / f"{name}.pt2"
+    side, path = _side(name), folder / f"{name}.pt2"
 
     def write(_folder: Path, free: bool) -> Path:
         if not path.exists():
-            model, images = torch_model(name, "timm", side, exportable=False, **narrow), torch.randn(2, 3, side, side)
+            model, images = torch_model(name, "timm", side, exportable=False, **_narrow(name)), torch.randn(2, 3, side, side)
             try:
                 program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("n", min=1)},))
             except Exception:  # the exporter's own, where something depends on the number of images
@@ -66,3 +60,28 @@ def small_file(name: str, folder: Path) -> tuple[int, Callable[[Path, bool], Pat
         return path
 
     return side, write
+
+
+def small_folder(name: str, folder: Path) -> tuple[int, Callable[[Path, bool], Path]]:
+    """As small_file, for the folder of the Hub that timm writes."""
+
+    def write(_folder: Path, free: bool) -> Path:
+        path = folder / name
+        if not path.exists():
+            model = torch_model(name, "timm", _side(name), exportable=False, **_narrow(name))
+            import timm
+
+            timm.models.save_for_hf(model, path, model_args=_narrow(name), safe_serialization=True)
+        return path
+
+    return _side(name), write
+
+
+def _side(name: str) -> int:
+    from porter.zoos.timm import import_timm
+
+    return int(import_timm().get_pretrained_cfg(name).input_size[-1])
+
+
+def _narrow(name: str) -> dict[str, int]:
+    return {"depth": 3, "embed_dim": 96, "num_heads": 3} if name.startswith(_NARROW) else {}
