@@ -267,8 +267,9 @@ STUDY = _command(
 REPORT = _command(
     "report",
     "Write everything that is recorded about a port as one HTML page.",
-    "folder out",
-    _option("out", "FILE", "default: DIR/report.html", Path),
+    "folder other out",
+    Option("other", None, "OTHER", "a second port, to show both side by side", Path),
+    _option("out", "FILE", "default: DIR/report.html; of two ports DIR-and-OTHER.html here", Path),
 )
 RECIPE_LIST = _command("recipe list", "List architectures, their variants and zoos.", "recipes")
 RECIPE_SHOW = _command("recipe show", "Print a recipe; for a variant, its graph and zoos.", "name recipes")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from porter.conversion.convert import Conversion
     from porter.conversion.pad_table import PadTable
     from porter.evaluation.prediction import Prediction
-    from porter.graph import Graph, Node
+    from porter.graph import Graph
     from porter.graph.pads import Pad
     from porter.identify.inspection import Inspection
     from porter.port import Origin, Record, TensorLists
@@ -328,13 +328,14 @@ def recipe_check(result: Checked, trial: WeightsTrial | None = None) -> list[str
 
 def recipe_record(member: Member, graph: Graph) -> dict[str, Any]:
     """A recipe, the weights of one of its variants in each zoo, and the variant's graph; `window` is null of a step without one."""
-    from porter.graph import shapes
+    from porter.graph import shapes, window_words
     from porter.recipe import proof_of
 
     file, variant, _ = member
     known = shapes(graph, member.native_size())
     nodes = [
-        {"path": node.path, "op": node.op_name, "window": _window(node), "output": list(known[node.path])} for node in graph.nodes
+        {"path": node.path, "op": node.op_name, "window": window_words(node.op), "output": list(known[node.path])}
+        for node in graph.nodes
     ]
     return {
         **declared_record(file),
@@ -398,13 +399,3 @@ def _written(file: Recipe, variant: str, zoo: Zoo) -> str | None:
         return None
     folder, path = file.path.parent, mark.path
     return f"{path.relative_to(folder) if path.is_relative_to(folder) else path}:{mark.line}"
-
-
-def _window(node: Node) -> str | None:
-    from porter.graph import site_of
-
-    site = site_of(node.op)
-    if site is None:
-        return None
-    (rows, columns), stride = site.window.kernel, site.window.stride[0]
-    return f"{rows}x{columns}" + (f" /{stride}" if stride > 1 else "")

@@ -178,6 +178,15 @@ def site_of(op: object) -> Site | None:
     return op.site if isinstance(op, Op) else None
 
 
+def window_words(op: object) -> str | None:
+    """The window of a padding site, such as `3x3 /2` of stride 2."""
+    site = site_of(op)
+    if site is None:
+        return None
+    (rows, columns), stride = site.window.kernel, site.window.stride[0]
+    return f"{rows}x{columns}" + (f" /{stride}" if stride > 1 else "")
+
+
 def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
     """The shape of every path, inputs included, for a first input of `size` (rows, columns; None where unknown).
 

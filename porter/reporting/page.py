@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import sha256
 from importlib.resources import files
@@ -15,10 +15,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from porter.evaluation.protocol import own_protocol
-from porter.evaluation.results import Evaluation
+from porter.evaluation.results import Accuracy, Evaluation
 from porter.graph.pads import Pad
 from porter.port import Record
 from porter.reporting import commands
+from porter.reporting.beside import beside
+from porter.reporting.blocks import blocks_of
 from porter.reporting.photos import label_name, logit_name, show
 from porter.reporting.plots.accuracy import AccuracyRow, plot_accuracy
 from porter.reporting.plots.logits import finite_pairs, largest_distance, plot_logits
@@ -29,15 +31,31 @@ from porter.reporting.words import conclude, facts, steps, warn
 
 WIDE, NARROW = 700, 340
 """Widths of drawings in px: the column, and the column on a phone."""
+HEADINGS = {
+    "what": "What was ported",
+    "errors": "Error of every node",
+    "pads": "Padding",
+    "graph": "The graph",
+    "logits": "Logits of source and port",
+    "accuracy": "Accuracy",
+    "study": "Padding study",
+    "photos": "Sample photos",
+    "preprocessing": "Preprocessing",
+    "again": "How to reproduce it",
+}
+"""The parts of the page by their ids, in their order."""
 LISTED = 20
 """How many photos that failed or differ are named."""
 
 
 def page(contents: Contents) -> str:
     """The whole page, the same for the same contents."""
-    style = Markup(files("porter.reporting").joinpath("templates/style.css").read_text(encoding="utf-8"))
-    digest = b64encode(sha256(style.encode()).digest()).decode("ascii")
-    return _environment(contents.record).get_template("page.html").render(style=style, style_digest=digest, **_parts(contents))
+    return _environment(contents.record).get_template("page.html").render(_parts(contents))
+
+
+def page_of_two(one: Contents, other: Contents) -> str:
+    """The page of two ports side by side."""
+    return _environment(one.record).get_template("beside.html").render(beside(one, other))
 
 
 def sections(contents: Contents) -> dict[str, bool]:
@@ -75,6 +93,9 @@ def _environment(record: Record) -> Environment:
     made = Environment(
         loader=PackageLoader("porter.reporting"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    style = Markup(files("porter.reporting").joinpath("templates/style.css").read_text(encoding="utf-8"))
+    digest = b64encode(sha256(style.encode()).digest()).decode("ascii")
+    made.globals |= {"style": style, "style_digest": digest, "headings": HEADINGS}
     made.filters |= {
         "distance": written,
         "percent": partial(_figure, digits=2),
@@ -87,7 +108,7 @@ def _environment(record: Record) -> Environment:
 
 def _parts(contents: Contents) -> dict[str, Any]:
     record, comparison, details, evaluation = contents.record, contents.comparison, contents.details, contents.evaluation
-    pairs, name = details.pairs or (), contents.folder.resolve().name
+    pairs, name, there = details.pairs or (), contents.folder.resolve().name, sections(contents)
     return {
         "record": record,
         "conclusion": conclude(contents),
@@ -96,13 +117,16 @@ def _parts(contents: Contents) -> dict[str, Any]:
         "ignored": _counted(record.tensors.ignored),
         "comparison": comparison,
         "node_plots": comparison and _both(lambda width: plot_nodes(comparison.nodes, comparison.worst, width)),
-        "pads": [pad for pad in record.pads if not _trivial(pad)],
+        "contents": {section: heading for section, heading in HEADINGS.items() if there.get(section, True)},
+        "pads": _alike(pad for pad in record.pads if not _trivial(pad)),
+        "blocks": blocks_of(record),
         "trivial_pads": [pad.site for pad in record.pads if _trivial(pad)],
         "pairs": len(finite_pairs(pairs)),
         "largest_distance": largest_distance(pairs),
         "logit_plot": plot_logits(pairs) if pairs else None,
         "evaluation": evaluation,
         "published": evaluation and _published(evaluation),
+        "accuracies": evaluation and _rows(evaluation),
         "accuracy_plots": evaluation and _both(lambda width: plot_accuracy(_rows(evaluation), width)),
         "study": contents.study,
         "study_plots": contents.study and _both(partial(plot_study, contents.study)),
@@ -124,16 +148,28 @@ def _trivial(pad: Pad) -> bool:
     return pad.kind == "native" and pad.source == pad.realised == "valid"
 
 
+def _alike(pads: Iterable[Pad]) -> list[tuple[Pad, list[str]]]:
+    """The first of the pads that are alike, with the sites of all of them."""
+    sites: dict[Pad, list[str]] = {}
+    for pad in pads:
+        sites.setdefault(pad.model_copy(update={"site": ""}), []).append(pad.site)
+    return list(sites.items())
+
+
 def _counted(reasons: Mapping[str, str]) -> dict[str, int]:
     return dict(Counter(reasons.values()))
 
 
 def _rows(evaluation: Evaluation) -> list[AccuracyRow]:
-    rows = [AccuracyRow("port", evaluation.top1, evaluation.ci95)]
+    rows = [_row("port", evaluation)]
     if evaluation.source is not None:
-        rows.insert(0, AccuracyRow("source", evaluation.source.accuracy.top1, evaluation.source.accuracy.ci95))
-    top1 = _published(evaluation).get("top1")
-    return rows if top1 is None else [*rows, AccuracyRow("published", top1, None)]
+        rows.insert(0, _row("source", evaluation.source.accuracy))
+    published = _published(evaluation)
+    return [*rows, AccuracyRow("published", published["top1"], None, published.get("top5"))] if "top1" in published else rows
+
+
+def _row(name: str, found: Accuracy) -> AccuracyRow:
+    return AccuracyRow(name, found.top1, found.ci95, found.top5, found.loss)
 
 
 def _published(evaluation: Evaluation) -> dict[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from porter.base.errors import FileError, UsageError
 from porter.files import AnyPath, is_plain, write_whole
-from porter.reporting.page import missing, page, sections
+from porter.reporting.page import missing, page, page_of_two, sections
 from porter.reporting.records import read_contents
 
 NAME = "report.html"
@@ -35,12 +35,13 @@ class Report:
         return {"report": str(self.path), "sections": self.sections, "missing": self.missing}
 
 
-def report(folder: AnyPath, out: AnyPath | None = None) -> Report:
+def report(folder: AnyPath, out: AnyPath | None = None, other: AnyPath | None = None) -> Report:
     """Writes a port's records as one HTML page that needs neither a network nor a script.
 
     Args:
-        out: the page; None for report.html in the port's folder. It appears whole or not at all, and replaces only an older
-            report.
+        out: the page; None for report.html in the port's folder, for two ports FOLDER-and-OTHER.html here. It appears whole or not
+            at all, and replaces only an older report.
+        other: the folder of a second port; the page then has both side by side.
 
     Raises:
         UsageError: there is no port, or `out` is a file that is not a report. FileError: a record is damaged, or the report cannot
@@ -48,12 +49,13 @@ def report(folder: AnyPath, out: AnyPath | None = None) -> Report:
     """
     folder = Path(folder)
     contents = read_contents(folder)
-    path = Path(out or folder / NAME)
+    second = None if other is None else read_contents(Path(other))
+    path = Path(out or (folder / NAME if second is None else f"{folder.resolve().name}-and-{second.folder.resolve().name}.html"))
     # If the user names a link, its target is replaced and the link stays; a link in the port is a stranger's.
     target = path if out is None else Path(os.path.realpath(path))  # links may point to each other
     _refuse(target)
-    write_whole(target, page(contents))
-    return Report(path, sections(contents), dict(missing(contents, str(folder))))
+    write_whole(target, page(contents) if second is None else page_of_two(contents, second))
+    return Report(path, sections(contents), dict(missing(contents, str(folder))) if second is None else {})
 
 
 def _refuse(target: Path) -> None:

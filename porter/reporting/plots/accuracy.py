@@ -17,11 +17,13 @@ TICKS = 5
 
 @dataclass(frozen=True)
 class AccuracyRow:
-    """A row: top-1 in percent, with its 95 % interval where it was measured here."""
+    """A row: accuracies in percent, and the mean cross-entropy; top-1 has a 95 % interval where it was measured here."""
 
     name: str
     top1: float
     interval: tuple[float, float] | None
+    top5: float | None = None
+    loss: float | None = None
 
 
 def plot_accuracy(rows: Sequence[AccuracyRow], width: int) -> Markup:

@@ -21,10 +21,12 @@ def plot_study(study: Study, width: int) -> Markup:
     across = Scale(0, largest, 0, width - RIGHT)
     parts: list[Element] = []
     y = float(TOP)
-    for case, figures in rows:
+    for number, (case, figures) in enumerate(rows, 1):
         trained = case.name == study.trained.name
         mark = "  ◂ trained with" if trained else ""
-        parts.append(label(0, y + 13, fitted(case.name, width - 110) + mark, class_="label strong" if trained else "label"))
+        parts.append(
+            label(0, y + 13, fitted(f"{number}. {case.name}", width - 110) + mark, class_="label strong" if trained else "label")
+        )
         y += NAME
         for name, figure in figures:
             kind = ("second" if "top-5" in name else "first") + (" trained" if trained else "")

@@ -48,17 +48,29 @@ def long_names(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("make", [full_port, long_names])
 def test_a_report_fits_its_screen(make, width: int, scheme: str, chromium: Browser, tmp_path: Path) -> None:
     chromium.open(porter.report(make(tmp_path / "port")).path, width, scheme)
+    fits(chromium)
+    assert chromium.evaluate(SMALLEST) >= 11
+    dark = chromium.evaluate("getComputedStyle(document.documentElement).backgroundColor") != "rgb(255, 255, 255)"
+    assert dark == (scheme == "dark")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("make", [full_port, long_names])
+def test_two_ports_fit_a_screen(make, width: int, chromium: Browser, tmp_path: Path) -> None:
+    ports = [make(tmp_path / name) for name in ("one", "other")]
+    chromium.open(porter.report(ports[0], other=ports[1], out=tmp_path / "two.html").path, width)
+    fits(chromium, images=False)
+
+
+def fits(chromium: Browser, images: bool = True) -> None:
     addresses = [event["params"]["request"]["url"] for event in chromium.events if event["method"] == "Network.requestWillBeSent"]
-    assert [address.split(":")[0] for address in addresses] == ["file", "data"]
+    assert [address.split(":")[0] for address in addresses] == (["file", "data"] if images else ["file"])
     complaints = ("Log.entryAdded", "Runtime.consoleAPICalled", "Runtime.exceptionThrown")
     assert not [event for event in chromium.events if event["method"] in complaints]
     assert chromium.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert chromium.evaluate(OVERFLOWING) == []
     assert chromium.evaluate(CLIPPED) == []
-    assert chromium.evaluate(SMALLEST) >= 11
-    dark = chromium.evaluate("getComputedStyle(document.documentElement).backgroundColor") != "rgb(255, 255, 255)"
-    assert dark == (scheme == "dark")

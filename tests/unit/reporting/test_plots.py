@@ -156,7 +156,7 @@ def test_bars_are_as_long_as_their_errors_and_the_case_that_the_study_names_is_m
     root = inside(plot_study(study(), 700))
     first = [float(part.attrib["width"]) for part in root.iter("rect") if "first" in part.attrib["class"]]
     assert first[0] / first[1] == pytest.approx(27.6 / 31.2, rel=1e-3)
-    assert [part.text for part in root.iter("text") if "◂" in (part.text or "")] == ["case 1  ◂ trained with"]
+    assert [part.text for part in root.iter("text") if "◂" in (part.text or "")] == ["1. case 1  ◂ trained with"]
     assert sum("trained" in part.attrib["class"] for part in root.iter("rect")) == 3
 
 

@@ -1,0 +1,105 @@
+"""The graph as boxes in the order of computation: each is a block of nodes, and opens to its nodes with their pads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from porter.base.errors import GraphError
+from porter.graph import Graph, Node, shapes, window_words
+from porter.graph.pads import Pad
+from porter.graph.record import from_record
+from porter.port import Record
+
+MOST_BLOCKS, MOST_NODES = 60, 3000
+"""How many boxes a reader looks through, and how many nodes a page holds."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node in its block.
+
+    Attributes:
+        window: such as `3x3 /2`; empty where there is none.
+        output: the shape of its value at the native size, such as `64×56×56`; empty where it is not known.
+        pad: None where the source and the port pad in the same words.
+    """
+
+    path: str
+    op: str
+    window: str
+    output: str
+    pad: Pad | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Nodes that stand together.
+
+    Attributes:
+        ops: how many there are of each, such as `2 conv, add`.
+        reads: the blocks that it reads, unless it reads only the one before it.
+    """
+
+    name: str
+    ops: str
+    steps: tuple[Step, ...]
+    reads: tuple[str, ...]
+
+    @property
+    def output(self) -> str:
+        return self.steps[-1].output
+
+    @property
+    def pads(self) -> int:
+        """The sites that need more than an attribute of the destination's own layer."""
+        return sum(step.pad is not None and step.pad.kind != "native" for step in self.steps)
+
+
+def blocks_of(record: Record) -> list[Block]:
+    """The blocks of a port's graph; none where it has more nodes than a page holds."""
+    graph = from_record(record.graph)
+    if len(graph.nodes) > MOST_NODES:
+        return []
+    known, pads = _outputs(graph, record.input.native_size), {pad.site: pad for pad in record.pads if pad.source != pad.realised}
+    parts = _parts(graph.nodes)
+    home = {node.path: name for name, nodes in parts.items() for node in nodes}
+
+    def step(node: Node) -> Step:
+        return Step(node.path, node.op_name, window_words(node.op) or "", known.get(node.path, ""), pads.get(node.path))
+
+    found, before = [], None
+    for name, nodes in parts.items():
+        reads = dict.fromkeys(home[source] for node in nodes for source in node.inputs if home.get(source, name) != name)
+        counts = Counter(node.op_name for node in nodes)
+        ops = ", ".join(f"{count} {op}" if count > 1 else op for op, count in counts.items())
+        found.append(Block(name, ops, tuple(map(step, nodes)), () if set(reads) <= {before} else tuple(reads)))
+        before = name
+    return found
+
+
+def _outputs(graph: Graph, size: tuple[int, int]) -> dict[str, str]:
+    try:
+        return {path: "×".join(map(str, shape)) for path, shape in shapes(graph, size).items()}
+    except GraphError:  # this graph is not one of the native size
+        return {}
+
+
+def _parts(nodes: Sequence[Node]) -> Mapping[str, Sequence[Node]]:
+    """The nodes by the names of their blocks: the longest beginnings of paths that make few enough of them.
+
+    Paths of a file often have one part only; they are cut behind each node that joins values.
+    """
+    for depth in range(max(node.path.count("/") for node in nodes), 0, -1):
+        parts: dict[str, list[Node]] = {}
+        for node in nodes:
+            parts.setdefault("/".join(node.path.split("/")[:depth]), []).append(node)
+        if len(parts) <= MOST_BLOCKS:
+            return parts
+    runs: list[list[Node]] = [[]]
+    for node in nodes:
+        runs[-1].append(node)
+        if len(node.inputs) > 1:
+            runs.append([])
+    return {f"{run[0].path} … {run[-1].path}" if len(run) > 1 else run[0].path: run for run in runs if run}
