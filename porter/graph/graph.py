@@ -202,10 +202,8 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
             raise GraphError(f"input '{missing[0]}' is not an earlier node", where=node.path)
         if node.path in known:
             raise GraphError("two nodes have this path", where=node.path)
-        if len(node.inputs) < node.op.least if node.op.several else len(node.inputs) != 1:
-            takes = "two inputs or more" if node.op.several else "one input"
-            raise GraphError(f"takes {takes}, got {len(node.inputs)}", where=node.path)
         try:
+            expect_inputs(node.op, len(node.inputs))
             known[node.path] = node.op.shape(*(known[path] for path in node.inputs))
         except GraphError as error:
             raise GraphError(error.message, where=node.path, next=error.next) from None
@@ -216,6 +214,16 @@ def shapes(graph: Graph, size: Size) -> dict[str, Shape]:
         if node.shares is not None and not _is_shared(graph, node, known):
             raise GraphError(f"'{node.shares}' is no layer that could be called here too", where=node.path)
     return known
+
+
+def expect_inputs(op: Op, count: int) -> None:
+    """Refuses an op that is given so many inputs.
+
+    Raises:
+        GraphError: it takes more or fewer.
+    """
+    if count < op.least if op.several else count != 1:
+        raise GraphError(f"takes {'two inputs or more' if op.several else 'one input'}, got {count}")
 
 
 def _is_shared(graph: Graph, node: Node, known: Mapping[str, Shape]) -> bool:

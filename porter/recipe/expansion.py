@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from porter.base.errors import GraphError, RecipeError, UsageError
-from porter.graph import Conv, Dense, Graph, channels_of, head_of, shapes, site_of
+from porter.base.errors import RecipeError, UsageError
+from porter.graph import Conv, Dense, Graph, head_of, site_of
 from porter.padding import Convention
 from porter.recipe.expressions import UnknownVariable, Value
 from porter.recipe.faults import Faults
@@ -103,9 +103,12 @@ def expect_head(recipe: Recipe, graph: Graph) -> None:
 def graphs_of_others(member: Member) -> Iterator[Graph]:
     """The graphs of the zoo's other variants: a rule that matches nothing in one graph may be there for another."""
     recipe, variant, zoo = member
+    known = recipe.expanded if zoo.name in recipe.zoos else {}
     for other in recipe.variants:
         if other != variant and zoo.has(other):
-            yield _expanded(Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False).graph
+            if (zoo.name, other) not in known:
+                known[zoo.name, other] = _expanded(Member(recipe, other, recipe.zoos.get(zoo.name, zoo)), {}, False).graph
+            yield known[zoo.name, other]
 
 
 def _expanded(member: Member, options: Mapping[str, Value], as_trained: bool, most: int = MAX_USES) -> Expanded:
@@ -116,7 +119,6 @@ def _expanded(member: Member, options: Mapping[str, Value], as_trained: bool, mo
     expansion = Unrolling(recipe, variables, rules, _origins(Member(recipe, variant, zoo), options), most)
     try:
         graph = expansion.graph()
-        _expect_shapes(recipe, graph, expansion.locations, recipe.native_size(variables))
     except UnknownVariable as error:
         raise _absent(recipe, variant, error) from None
     except RecipeError as error:
@@ -132,14 +134,6 @@ def _absent(recipe: Recipe, variant: str, error: UnknownVariable) -> RecipeError
     where = recipe.source.where(("variants", variant), key=True)
     own = hint(error.name, recipe.parameters(variant))
     return RecipeError(f"'{variant}' has no '{error.name}', which {error.where} uses", where=where, next=own)
-
-
-def _expect_shapes(recipe: Recipe, graph: Graph, steps: Mapping[str, Location], size: tuple[int, int]) -> None:
-    try:
-        shapes(graph, size)
-    except GraphError as error:
-        message = f"{error.where}: {error.message}" if error.where else error.message
-        raise RecipeError(message, where=recipe.source.where(steps.get(error.where or "", ("graph",)))) from None
 
 
 def _origins(member: Member, options: Mapping[str, Value]) -> dict[tuple[str, str], Mark]:
@@ -181,7 +175,7 @@ def _expect_labels(member: Member, graph: Graph) -> None:
     if labels is None or not isinstance(head.op, Dense | Conv):
         return
     rule = next((rule for rule in zoo.names if match_path(rule.pattern, head.path) is not None), None)
-    classes = channels_of(graph)[head.path] - (rule is not None and "drop_background" in rule.transforms)
+    classes = graph.channels_by_path[head.path] - (rule is not None and "drop_background" in rule.transforms)
     if classes != labels.count:
         place = recipe.source.mark(("zoos", zoo.name, "weights", variant, "labels"))
         raise RecipeError(

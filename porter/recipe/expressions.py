@@ -1,6 +1,6 @@
 """The values of a recipe that begin with `=`, and the `{s+1}` inside names.
 
-Both are a small part of Python's expressions, read with `ast` and computed here node by node; only what is listed below exists.
+Both are a small part of Python's expressions, read with `ast` and computed here part by part; only what is listed below exists.
 There is no power, no attribute, no repetition of strings, and no number beyond `LARGEST`, so the cost of an expression is bounded
 by its length.
 """
@@ -11,7 +11,7 @@ import ast
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from porter.recipe.spelling import hint
 Value = int | float | bool | str | tuple["Value", ...] | None
 Variables = Mapping[str, Any]
 """Name to Value."""
+Compute = Callable[[Variables], Value]
 
 MAX_LENGTH = 300
 LARGEST = 1e9
@@ -91,7 +92,7 @@ def evaluate(value: Value, variables: Variables) -> Value:
     if isinstance(value, tuple):
         return tuple(evaluate(item, variables) for item in value)
     if isinstance(value, str) and is_expression(value):
-        return _compute(parse(value[1:].strip()), variables)
+        return _compiled(value[1:].strip())(variables)
     return value
 
 
@@ -103,7 +104,7 @@ def fill_in(template: str, variables: Variables) -> str:
     """
 
     def value_of(found: re.Match[str]) -> str:
-        value = _compute(parse(found[1].strip()), variables)
+        value = _compiled(found[1].strip())(variables)
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise RecipeError(f"'{{{found[1]}}}' is {_show(value)}, and names are made of words and whole numbers")
         return str(value)
@@ -143,8 +144,13 @@ def parse(text: str) -> ast.expr:
     return tree
 
 
+@lru_cache(maxsize=4096)
+def _compiled(text: str) -> Compute:
+    return _computation(parse(text))
+
+
 def _check(node: ast.expr, text: str) -> None:
-    """Refuses the parts that `_compute` does not know, when a recipe is loaded."""
+    """Refuses the parts that `_computation` does not know, when a recipe is loaded."""
     parts: list[ast.expr]
     match node:
         case ast.Constant(value=bool() | int() | float() | str()) | ast.Name():
@@ -174,54 +180,83 @@ def _check(node: ast.expr, text: str) -> None:
         _check(part, text)
 
 
-def _compute(node: ast.expr, variables: Variables) -> Value:
+def _computation(node: ast.expr) -> Compute:
+    """What computes an expression that `_check` let through: its tree is looked at once, because a graph computes it often."""
     match node:
         case ast.Constant(value=bool() | int() | float() | str() as constant):
-            return _bounded(constant)
-        case ast.Name():
-            if node.id not in variables:
-                raise UnknownVariable(node.id, variables)
-            value: Value = variables[node.id]
-            return value
+            return lambda _: _bounded(constant)
+        case ast.Name(id=name):
+            return lambda variables: _variable(name, variables)
         case ast.BinOp():
-            left, right = _number(_compute(node.left, variables)), _number(_compute(node.right, variables))
-            try:
-                return _bounded(_ARITHMETIC[type(node.op)](left, right))
-            except ZeroDivisionError:
-                raise RecipeError(
-                    f"'{ast.unparse(node)}' divides by zero", next="write a case for it: =a / b if b > 0 else 0"
-                ) from None
+            return _arithmetic(node)
         case ast.UnaryOp(op=ast.Not()):
-            return not _truth(_compute(node.operand, variables))
+            operand = _computation(node.operand)
+            return lambda variables: not _truth(operand(variables))
         case ast.UnaryOp():
-            return -_number(_compute(node.operand, variables))
+            operand = _computation(node.operand)
+            return lambda variables: -_number(operand(variables))
         case ast.BoolOp():
-            stop = isinstance(node.op, ast.Or)
-            return any(_truth(_compute(part, variables)) is stop for part in node.values) is stop
+            stop, parts = isinstance(node.op, ast.Or), [*map(_computation, node.values)]
+            return lambda variables: any(_truth(part(variables)) is stop for part in parts) is stop
         case ast.Compare():
-            return _compare(node, variables)
+            return _comparison(node)
         case ast.IfExp():
-            chosen = node.body if _truth(_compute(node.test, variables)) else node.orelse
-            return _compute(chosen, variables)
+            test, body, otherwise = map(_computation, (node.test, node.body, node.orelse))
+            return lambda variables: body(variables) if _truth(test(variables)) else otherwise(variables)
         case ast.Subscript():
-            return _item(_compute(node.value, variables), _compute(node.slice, variables))
+            values, index = _computation(node.value), _computation(node.slice)
+            return lambda variables: _item(values(variables), index(variables))
         case ast.Call(func=ast.Name(id=name)):
-            arguments = [_number(_compute(argument, variables)) for argument in node.args]
-            if (len(arguments) > 1) != (name in ("min", "max")):
-                raise RecipeError(f"'{name}' takes {'two or more numbers' if name in ('min', 'max') else 'one number'}")
-            return _bounded(FUNCTIONS[name](*arguments))
+            return _call(name, [*map(_computation, node.args)])
         case _:
             raise AssertionError(f"_check let through {ast.dump(node)}")
 
 
-def _compare(node: ast.Compare, variables: Variables) -> bool:
-    left = _compute(node.left, variables)
-    for op, part in zip(node.ops, node.comparators, strict=True):
-        right = _compute(part, variables)
-        if not (_ORDER[type(op)](_number(left), _number(right)) if type(op) in _ORDER else _EQUALITY[type(op)](left, right)):
-            return False
-        left = right
-    return True
+def _variable(name: str, variables: Variables) -> Value:
+    if name not in variables:
+        raise UnknownVariable(name, variables)
+    value: Value = variables[name]
+    return value
+
+
+def _arithmetic(node: ast.BinOp) -> Compute:
+    left, operate, right = _computation(node.left), _ARITHMETIC[type(node.op)], _computation(node.right)
+
+    def compute(variables: Variables) -> Value:
+        first, second = _number(left(variables)), _number(right(variables))
+        try:
+            return _bounded(operate(first, second))
+        except ZeroDivisionError:
+            advice = "write a case for it: =a / b if b > 0 else 0"
+            raise RecipeError(f"'{ast.unparse(node)}' divides by zero", next=advice) from None
+
+    return compute
+
+
+def _call(name: str, arguments: Sequence[Compute]) -> Compute:
+    def compute(variables: Variables) -> Value:
+        values = [_number(argument(variables)) for argument in arguments]
+        if (len(values) > 1) != (name in ("min", "max")):
+            raise RecipeError(f"'{name}' takes {'two or more numbers' if name in ('min', 'max') else 'one number'}")
+        return _bounded(FUNCTIONS[name](*values))
+
+    return compute
+
+
+def _comparison(node: ast.Compare) -> Compute:
+    first = _computation(node.left)
+    others = [(type(op), _computation(part)) for op, part in zip(node.ops, node.comparators, strict=True)]
+
+    def compute(variables: Variables) -> bool:
+        left = first(variables)
+        for op, part in others:
+            right = part(variables)
+            if not (_ORDER[op](_number(left), _number(right)) if op in _ORDER else _EQUALITY[op](left, right)):
+                return False
+            left = right
+        return True
+
+    return compute
 
 
 def _item(values: Value, index: Value) -> Value:

@@ -14,7 +14,7 @@ from porter.data.labels import Labels
 from porter.data.preprocess import Preprocess
 from porter.files import WeightsFile
 from porter.frameworks import OTHER_NAMES
-from porter.graph import USUAL_MOMENTUM
+from porter.graph import USUAL_MOMENTUM, Graph
 from porter.recipe.expressions import Value, evaluate
 from porter.recipe.paddings import PadRule
 from porter.recipe.source import Location, Source
@@ -238,6 +238,7 @@ class Recipe:
         zoos: by name; a zoo is read when it is first asked for, and the RecipeErrors of what is wrong there come then.
         roots: of each zoo, the last in its chain of `extends`.
         source: what the recipe says, with the places of it and of all that is said of its zoos.
+        expanded: the graphs that rules of other variants were held to, by zoo and variant.
     """
 
     architecture: str
@@ -253,6 +254,7 @@ class Recipe:
     zoos: Mapping[str, Zoo]
     roots: Mapping[str, str]
     source: Source
+    expanded: dict[tuple[str, str], Graph] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def parameters(self, variant: str) -> Mapping[str, Value]:
         """The parameters of a variant.

@@ -22,7 +22,7 @@ from porter.recipe.expansion import expand_steps, graphs_of_others
 from porter.recipe.expressions import NoNumber, fill_in, placeholders
 from porter.recipe.faults import Faults
 from porter.recipe.model import OWN, PLACE, RESERVED, LayerName, Member, NameRule, Placed
-from porter.recipe.patterns import compile_pattern, match_path, unmatched
+from porter.recipe.patterns import captures, compile_pattern, match_path, unmatched
 from porter.recipe.places import Places
 from porter.recipe.schema import NameSection, one_of, parse_section
 from porter.recipe.source import Location, Source
@@ -132,13 +132,15 @@ def _named(
     counts: Counter[NameRule] = Counter()
     places = Places(rules)
     _expect_matches(member, graph, rules)
+    patterns = [(rule, compile_pattern(rule.pattern)) for rule in rules]
     for node in graph.nodes:
         place = _place(node, found, layers)
         places.count(node.path)
-        for rule in rules:
-            captured = match_path(rule.pattern, node.path)
-            if captured is None:
+        for rule, pattern in patterns:
+            match = pattern.fullmatch(node.path)
+            if match is None:
                 continue
+            captured = captures(match)
             with recipe.source.at(rule.location):
                 if layers is None and INPUT not in place and INPUT in placeholders(rule.name):
                     message = f"zoo '{zoo.name}' does not name '{node.inputs[0]}', after which '{node.path}' is named, in {variant}"
@@ -220,4 +222,4 @@ def _lost(rule: NameRule, paths: Sequence[str]) -> tuple[Location, str]:
 
 
 def _unmatched(rules: Sequence[NameRule], graph: Graph) -> list[NameRule]:
-    return [rule for rule in rules if not any(match_path(rule.pattern, node.path) is not None for node in graph.nodes)]
+    return [rule for rule in rules if not any(map(compile_pattern(rule.pattern).fullmatch, graph.by_path))]

@@ -56,8 +56,11 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 def match_path(pattern: str, path: str) -> dict[str, int | str] | None:
     """The captures of `pattern` in `path`, or None if it does not match."""
     found = compile_pattern(pattern).fullmatch(path)
-    if found is None:
-        return None
+    return None if found is None else captures(found)
+
+
+def captures(found: re.Match[str]) -> dict[str, int | str]:
+    """What a pattern caught in a path that it matches."""
     return {name: int(text) if text.isdecimal() else text for name, text in found.groupdict().items()}
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from porter.base.errors import GraphError, RecipeError, some
-from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape
+from porter.graph import INPUT, Argument, Graph, Node, Scope, Shape, expect_inputs
 from porter.graph.ops import LARGER, OPS, channels_in
 from porter.padding import Convention, SiteKind
 from porter.recipe.expressions import Value, evaluate, fill_in, is_expression
@@ -198,8 +198,8 @@ class Unrolling:
                 given |= step.overrides[end]
         found = {}
         for key, value in given.items():
-            location, _ = step.written(key, place)
-            found[key] = self._value(value, location, variables)
+            computed = isinstance(value, str | tuple | dict)
+            found[key] = self._value(value, step.written(key, place)[0], variables) if computed else value
         return found
 
     def _value(self, value: Any, location: Location, variables: Variables) -> Any:
@@ -232,6 +232,7 @@ class Unrolling:
         op = make_op(attributes, channels_in(self.shapes[inputs[0]]), pad)
         self.nodes[path] = Node(path, op, inputs)
         try:
+            expect_inputs(op, len(inputs))
             self.shapes[path] = op.shape(*(self.shapes[name] for name in inputs))
         except GraphError as error:
             advice = "pad its input, or give a smaller kernel" if error.next == LARGER else error.next

@@ -9,6 +9,7 @@ from porter.base.errors import RecipeError
 from porter.graph import Affine, BatchNorm, Conv, GlobalMaxPool, Graph, Identity, MaxPool, Scope
 from porter.graph.record import from_record, to_record
 from porter.recipe import expand, layer_names, load_recipe
+from porter.recipe.unrolling import Unrolling
 from tests.support.recipe.recipes import VALID, changed, line_of, write
 
 
@@ -74,6 +75,14 @@ def test_the_graph_of_a_recipe(tmp_path: Path) -> None:
     assert graph.output == "head/logits" and graph.channels == 3
     assert graph.scopes == tuple(Scope(f"stage1/unit{i}", "unit", {"filters": 8, "kernel": 3}) for i in (1, 2))
     assert graph.by_path["stem/norm"].op == BatchNorm(1e-3, 0.1, True, True)
+
+
+def test_a_variant_that_rules_of_another_one_are_held_to_is_expanded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe(write(tmp_path, changed("{stem/conv: 1}", "{stem/conv: 1, stage1/unit2/conv: 1}")))
+    made, whole = list[Unrolling](), Unrolling.graph
+    monkeypatch.setattr(Unrolling, "graph", lambda unrolling: made.append(unrolling) or whole(unrolling))
+    graphs = [expand(recipe.member("tiny_wide", "home")) for _ in range(3)]
+    assert len(made) == 4 and "stage1/unit2/conv" not in graphs[0].by_path
 
 
 def test_options_of_the_caller_go_first(tmp_path: Path) -> None:
@@ -233,6 +242,8 @@ def test_a_list_of_inputs_joins(tmp_path: Path) -> None:
         ("  - {dense: a, units: 8}\n", 6, "rank 1"),
         ("  - {relu: a}\n  - {affine: b, scale: [1, 2, 3]}\n", 7, "one scale or one for each of 4 channels .*got 3"),
         ("  - {global_max_pool: a}\n  - {global_max_pool: b}\n", 7, "rank 3"),
+        ("  - {relu: a}\n  - {relu6: b, from: [input, a]}\n", 7, "b: takes one input, got 2"),
+        ("  - {relu: a}\n  - {add: b, from: [a]}\n", 7, "b: takes two inputs or more, got 1"),
     ],
 )
 def test_shapes_that_do_not_fit(tmp_path: Path, steps: str, line: int, message: str) -> None:
