@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,14 +45,14 @@ def bounded(graph: Graph) -> set[str]:
     return {node.path for node in graph.nodes if np.isfinite(node.op.bounds).any()}
 
 
-def farthest(graph: Graph, known: Array, pool: Array, run: Callable[[Array], Mapping[str, Array]], at_once: int) -> Array:
+def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Callable[[Array], Mapping[str, Array]], at_once: int) -> Array:
     """The images of a pool that take the input of an activation further, up or down, than the others and than those that are
     `known`, where those do not reach the activation's bounds; none if they reach all.
 
     Args:
-        known: N x C x H x W, as `pool`.
-        run: gives every node's value.
-        at_once: so many images are run together.
+        known: batches of N x C x H x W, as `pool` is.
+        run: gives every node's value for a batch.
+        at_once: so many images of the pool are run together.
     """
     inputs = {path: graph.by_path[path].inputs[0] for path in bounded(graph)}
     inputs = {path: read for path, read in inputs.items() if read in graph.by_path}
@@ -60,9 +60,9 @@ def farthest(graph: Graph, known: Array, pool: Array, run: Callable[[Array], Map
         return pool[:0]
     reached, ends = Reached(), list[dict[str, Array]]()
 
-    def look(images: Array, paths: Iterable[str]) -> None:
-        for part in np.array_split(images, -(-len(images) // at_once)):
-            values = run(part)
+    def look(batches: Iterable[Array], paths: Iterable[str]) -> None:
+        for batch in batches:
+            values = run(batch)
             reached.add(graph, values)
             ends.append({path: _ends(values[path]) for path in paths})
 
@@ -70,11 +70,12 @@ def farthest(graph: Graph, known: Array, pool: Array, run: Callable[[Array], Map
     left = sorted({inputs[path] for path in reached.unreached(graph) if path in inputs})
     if not left:
         return pool[:0]
-    look(pool, left)
+    look(np.array_split(pool, -(-len(pool) // at_once)), left)
     extremes = np.concatenate([np.concatenate([part[path] for path in left]) for part in ends], axis=1)
     # Where all go as far, the first does: one that is known.
     best = np.unique(np.nan_to_num(extremes, nan=-np.inf, posinf=-np.inf).argmax(axis=1))
-    chosen: Array = np.concatenate([known, pool])[best[best >= len(known)]]
+    first = sum(map(len, known))
+    chosen: Array = pool[best[best >= first] - first]
     return chosen
 
 

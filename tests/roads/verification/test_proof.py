@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ import pytest
 import porter
 from porter.base.dtypes import Array, Dtype
 from porter.base.errors import CheckFailed, MissingFramework
+from porter.frameworks.torch import engine
 from porter.port import read_port
 from porter.source.of_port import source_of
 from porter.verification import parity
@@ -302,3 +304,17 @@ def test_bounds_that_no_value_reaches_are_named(tmp_path: Path, cli: Cli) -> Non
     for said in (ran.out, listed):
         assert "1 cap of an activation was never reached in the test, so not checked" in said
     assert "cap never reached: one\n" in listed
+
+
+@pytest.mark.usefixtures("one_recipe")
+def test_images_in_which_bounds_were_sought_are_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran, run = Counter[str](), engine.run
+
+    def counted(model: Any, batch: Array, taps: Any) -> Mapping[str, Array]:
+        ran[str(batch.dtype)] += len(batch)
+        return run(model, batch, taps)
+
+    monkeypatch.setattr(engine, "run", counted)
+    nodes = "c = Conv (x, k) y = Relu (c)"
+    porter.convert(written(HEAD % ("4,14,14", nodes), tmp_path / "net.onnx"), to="torch", out=tmp_path / "port")
+    assert ran["float64"] == ran["float32"] == 64

@@ -45,6 +45,6 @@ def test_images_are_sought_that_reach_bounds_which_the_known_ones_do_not(
         relu = np.maximum(batch, 0)
         return {"scaled": batch, "relu": relu, "doubled": 2 * relu, "capped": np.minimum(2 * relu, 6)}
 
-    found = farthest(GRAPH, images(*known), images(*pool), run, at_once=1)
+    found = farthest(GRAPH, [images(value) for value in known], images(*pool), run, at_once=1)
     assert tuple(found.ravel()) == chosen
     assert ran == [1] * (len(known) + (len(pool) if max(known) < 4 or min(known) > 0 else 0))
