@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from porter.base.errors import RecipeError
-from porter.cli.app import main
+from porter.cli.app import OBJECTS_BETWEEN_COLLECTIONS, main
 from porter.files.locks import locked
 from porter.formats.triton import load_triton
 from porter.identify import matching
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # TensorFlow itself takes oneDNN on some processors only; on others its CPU has no convolution with channels first, and rounds more.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 load_triton()  # before the tests that import Keras themselves
+
+gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+MANY_MODULES = 100
 
 # A busy machine is no fault.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -67,6 +70,15 @@ def let_go() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def imported() -> Iterator[None]:
+    """A framework's modules are not looked through for garbage again: TensorFlow, Keras and torch are most of what Python knows."""
+    before = len(sys.modules)
+    yield
+    if len(sys.modules) - before >= MANY_MODULES:
+        gc.freeze()
 
 
 @pytest.fixture

@@ -47,14 +47,14 @@ def calibrated_tensors(
         path: {role: _initial(random, role, shape, bias) for role, shape in roles.items()}
         for path, roles in tensor_shapes(graph).items()
     }
-    model = build_model(make_plan(graph, size, CAPABILITIES), tensors, "float64", "cpu")
+    model = build_model(make_plan(graph, size, CAPABILITIES), tensors, "float32", "cpu")
     norms = {node.path: model.get_submodule(module_name(node.path)) for node in graph.nodes if isinstance(node.op, BatchNorm)}
     for norm in norms.values():
         norm.register_forward_pre_hook(_calibrate(random))
     convolutions = {path: model.get_submodule(module_name(path)) for path in lowered}
     for convolution in convolutions.values():
         convolution.register_forward_hook(_lower)
-    images = torch.from_numpy(_before_scaling(graph, smooth_images(graph.channels, size, seed).astype(np.float64)))
+    images = torch.from_numpy(_before_scaling(graph, smooth_images(graph.channels, size, seed)).astype(np.float32))
     with torch.no_grad():
         logits = model(images).numpy()
     for path, norm in norms.items():
