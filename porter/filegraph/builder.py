@@ -67,6 +67,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Padded:
+    """A value with pads around it that nothing has taken in yet."""
+
     value: Value
     pads: Pads
     fill: float
@@ -82,6 +84,8 @@ class Apart:
 
 @dataclass(frozen=True)
 class Clipped:
+    """A value of which nothing is below `low` or above `high`."""
+
     value: Value
     low: float
     high: float

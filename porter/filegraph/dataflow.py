@@ -77,6 +77,8 @@ def _each(kind: str, values: Sequence[Numbers]) -> Any:
 
 
 class Node(Protocol):
+    """A node of a format that names each node's op and inputs."""
+
     @property
     def name(self) -> str: ...
     @property

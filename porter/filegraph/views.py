@@ -38,7 +38,8 @@ T = TypeVar("T")
 
 class Piece(NamedTuple):
     """A part of an axis: `size` steps of `stride` along the batch N, rows H, columns W, channels C, or along an array.s axis, which
-    has a small letter; R is a repetition."""
+    has a small letter; R is a repetition.
+    """
 
     axis: str
     size: Dim
@@ -323,7 +324,8 @@ class Views:
 
     def names(self, view: View) -> Names | None:
         """What each axis of the tensor is; None where it is more than a transposed map or features. A value of unknown shape is a
-        map."""
+        map.
+        """
         if view.axes is None:
             return self.layout()
         if view.value.is_array or self.whole:
@@ -424,7 +426,8 @@ class Views:
 
     def op(self, view: View) -> Op | None:
         """The op that gives the value as a tensor holds it, Identity for the file's own layout; None if that is none or a
-        `rearranged`."""
+        `rearranged`.
+        """
         value, axes = view.value, view.axes
         if axes is None or axes == self.of(value).axes:
             return Identity()

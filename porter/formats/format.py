@@ -25,7 +25,8 @@ ZIP_MAGIC = b"PK\x03\x04"
 class Reader(Protocol):
     """Reads a file. `outputs` are names of values of its graph, which it gives in place of its own outputs; `size` is of its image,
     where the graph leaves it open. `weights` holds its tensors (Format.weights), otherwise those that the file itself names; of a
-    format that is `renewed` it is a mapping of tensors by name."""
+    format that is `renewed` it is a mapping of tensors by name.
+    """
 
     def __call__(
         self,

@@ -1,5 +1,6 @@
 """Kernels of zeros and single ones, for destinations that say by convolutions how channels and cells move: each sum has one number,
-so nothing is rounded."""
+so nothing is rounded.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def gathering(op: ops.SpaceToDepth, channels: int) -> Array:
 
 def spreading(op: Spread, channels: int) -> tuple[Array, int]:
     """The kernel of a transposed convolution whose windows stand side by side, channels x filters of a group x rows x columns, and
-    its groups."""
+    its groups.
+    """
     if isinstance(op, ops.Upsample):
         return np.ones((channels, 1, op.rows, op.columns)), channels
     block = op.block

@@ -266,7 +266,8 @@ def tensor_shapes(graph: Graph) -> dict[str, Tensors]:
 
 def head_of(graph: Graph) -> Node:
     """The node that gives a classifier's numbers: a 1x1 convolution that only activations and a global pool follow, as in
-    SqueezeNet; otherwise the output."""
+    SqueezeNet; otherwise the output.
+    """
     node = graph.by_path[graph.output]
     while isinstance(node.op, Relu | GlobalAvgPool | GlobalMaxPool) and node.inputs[0] in graph.by_path:
         node = graph.by_path[node.inputs[0]]

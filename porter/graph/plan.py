@@ -99,7 +99,8 @@ def _padded_otherwise(graph: Graph, realisations: Mapping[str, Realisation]) -> 
 def _fixed(graph: Graph, capabilities: Capabilities) -> Node | None:
     """The first node that takes maps of one size only, although the input's size decides it: it flattens them, it joins them with
     values of a size that the input does not decide, its nearest cells depend on rounding at some sizes, or the destination
-    rearranges values of one size only."""
+    rearranges values of one size only.
+    """
     known = shapes(graph, ANY)
     return next((node for node in graph.nodes if _fixes(node.op, [known[path] for path in node.inputs], capabilities)), None)
 

@@ -92,7 +92,8 @@ class Input(Strict):
 
 class TensorLists(Strict):
     """Source tensor names: those used, to `path:role`; those ignored, to the reason. And names of destination tensors that the
-    source lacks, to the number that fills them."""
+    source lacks, to the number that fills them.
+    """
 
     used: Mapping[str, str]
     ignored: Mapping[str, str]
@@ -275,7 +276,8 @@ class Record(Facts, RecordHead):
     @property
     def rounding(self) -> str | None:
         """What a check of a port in half precision or of 8 bits leaves out: the rounding of its weights, about 1e-3 of the source's
-        or 4e-3."""
+        or 4e-3.
+        """
         if self.dtype not in ("float16", "bfloat16") and self.quantize is None:
             return None
         sides = "compared before the port's weights were" if self.computed else "compared with the weights of both sides"

@@ -119,7 +119,8 @@ class Zoos(Mapping[str, Zoo]):
 
     def _proved(self, zoo: Zoo) -> Zoo:
         """The zoo with its reference checked: porter has it for the zoo's framework, and one that the recipe states has every
-        variant of the zoo."""
+        variant of the zoo.
+        """
         if zoo.reference is None or zoo.reference == NO_REFERENCE:
             return replace(zoo, reference=None)
         said, here, known = self._said[zoo.name], (ZOOS, zoo.name, "reference"), REFERENCES[zoo.framework]

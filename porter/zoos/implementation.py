@@ -36,6 +36,8 @@ class StockClass:
 
 
 class Build(Protocol):
+    """Builds the implementation of a variant with a file's tensors."""
+
     def __call__(
         self,
         variant: str,
@@ -78,6 +80,8 @@ class StockModel(NamedTuple):
 
 
 class WriteStock(Protocol):
+    """Writes a port under the names of a library's own class."""
+
     def __call__(
         self, folder: Path, plan: Plan, model: StockModel, arrays: Mapping[str, Array], layers: Mapping[str, str], dtype: Dtype
     ) -> dict[str, str]:

@@ -141,7 +141,8 @@ OFTEN = (*OPS, *["rearrange"] * 2)
 @st.composite
 def samples(draw: st.DrawFn, *destinations: Capabilities, ops: Collection[str] = OFTEN, least: int = 1, most: int = 12) -> Sample:
     """Graphs of `least` to `most` nodes of `ops` (names), or fewer where some do not fit, whose sites have an exact form in each
-    of `destinations`. Long ones have nearly every op, many short ones have the rare cases."""
+    of `destinations`. Long ones have nearly every op, many short ones have the rare cases.
+    """
     destinations = destinations or (CAPABLE,)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     channels, rows, columns = draw(st.integers(1, 6)), draw(st.integers(1, 11)), draw(st.integers(1, 11))

@@ -61,7 +61,8 @@ def torch_model(name: str, zoo: str, side: int, **stated: Any) -> Any:
 
 def _scaled(layer: Any, _inputs: Any, value: Any) -> Any:
     """Makes the deviation of a layer's values 1, and the mean of each unit of a dense layer 0, if its values depend on the image:
-    what a class token gives by itself would be 0 for every image."""
+    what a class token gives by itself would be 0 for every image.
+    """
     deviation = value.std()
     layer.weight /= deviation
     value = value / deviation

@@ -35,7 +35,8 @@ Build = Callable[..., Any]
 
 def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
     """A folder of porter's recipes, in which every ResNet, ConvNeXt, DenseNet and transformer has `depths`, and VGGs and
-    transformers are narrow."""
+    transformers are narrow.
+    """
     folder.mkdir()
     for recipe in all_recipes():
         text = re.sub(r"depths: \[.*?\]", f"depths: {list(depths)}", recipe.path.read_text(encoding="utf-8"))
@@ -50,7 +51,8 @@ def shallow_recipes(folder: Path, depths: Sequence[int] = DEPTHS) -> Path:
 @contextmanager
 def shallow_zoos() -> Iterator[None]:
     """Until the end, the zoos' own code builds every ResNet, ConvNeXt, DenseNet and transformer with `DEPTHS`, and VGGs and
-    transformers narrow."""
+    transformers narrow.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for module, name, shallow in (*_stages(), *_layers()):
             patch.setattr(module, name, shallow(getattr(module, name)))

@@ -1,6 +1,6 @@
-"""The file of a chunk: consecutive photos, resized and not yet cropped.
+r"""The file of a chunk: consecutive photos, resized and not yet cropped.
 
-b"porter pixels\\n"  the CRC-32 of all that follows and the header's length, 4 bytes each, little-endian
+b"porter pixels\n"  the CRC-32 of all that follows and the header's length, 4 bytes each, little-endian
 header              JSON: {"dtype": "uint8", "photos": [[rows, columns] or "why it failed", ...], "lasting": true}
 cells               of each photo that has any, rows x columns x RGB
 """

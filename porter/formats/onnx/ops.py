@@ -53,7 +53,8 @@ def _softmax(walk: Walk, node: OnnxNode) -> Read:
 
 def _cast(walk: Walk, node: OnnxNode) -> Read:
     """Casts between real numbers of single and double precision change nothing, and of truths to truths; halves round and integers
-    cut."""
+    cut.
+    """
     same = is_cast(node) or (node.integer("to") == _TRUTH and is_truth(walk, node.inputs[0]))
     return walk.view(node.inputs[0]) if same else Lacks(f"Cast to type {node.integer('to')}")
 

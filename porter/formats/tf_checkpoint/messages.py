@@ -1,5 +1,6 @@
 """The messages of a checkpoint, read field by field: tensor_bundle.proto, saved_tensor_slice.proto, tensor_slice.proto,
-tensor_shape.proto and trackable_object_graph.proto. All of them raise ValueError for what is damaged."""
+tensor_shape.proto and trackable_object_graph.proto. All of them raise ValueError for what is damaged.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ def _is_training(key: str, shape: Shape, shapes: Mapping[str, Shape]) -> bool:
 
 def model_names(keys: Collection[str], owners: Collection[Owner]) -> dict[str, str]:
     """Key to tensor name. Keys of objects lose their `/.ATTRIBUTES/VARIABLE_VALUE`, and become the variables' own names if these
-    are all different."""
+    are all different.
+    """
     names = {key: key.removesuffix(_VALUE) for key in keys}
     full = {owner.key: owner.full_name for owner in owners if owner.key in names and owner.full_name}
     counts = Counter((names | full).values())

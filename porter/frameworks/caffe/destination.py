@@ -43,6 +43,8 @@ _CAPABILITIES = Capabilities(
 
 
 class Caffe(NetDestination[LayerMaker]):
+    """Writes a net and its blobs."""
+
     NAME, TITLE = "caffe", "Caffe"
     MODEL_FILE, NET_FILE = "model.caffemodel", "model.prototxt"
     CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, LayerMaker, PLAIN

@@ -67,7 +67,8 @@ class LayerMaker(Maker):
 
     def layer(self, kind: str, name: str, *inputs: str, blobs: Sequence[Held] = (), **parameters: Parameter) -> str:
         """Adds a layer of values and returns its value's name, which is the layer's. A path in `inputs` or as `name` stands for
-        the value of that path; a parameter with several numbers is stated for each."""
+        the value of that path; a parameter with several numbers is stated for each.
+        """
         sources = [self.values.get(source, source) for source in inputs]
         return self._add(kind, self.values.get(name, name), sources, [self.values.get(name, name)], blobs, parameters)
 
@@ -114,7 +115,8 @@ class LayerMaker(Maker):
 
     def moved(self, name: str, source: str, channels: int, pads: Pads, stride: Sequence[int] = (1, 1)) -> str:
         """A map between pads of zeros, or without as many cells where they are negative, and every stride-th cell of it: a
-        convolution of each channel by itself, with a kernel of a single one."""
+        convolution of each channel by itself, with a kernel of a single one.
+        """
         top, bottom, left, right = pads
         rows, columns = max(top, bottom, 0), max(left, right, 0)
         kernel = np.zeros((channels, 1, 1 + 2 * rows - top - bottom, 1 + 2 * columns - left - right))

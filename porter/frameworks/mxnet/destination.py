@@ -35,6 +35,8 @@ _CAPABILITIES = Capabilities(
 
 
 class MXNet(NetDestination[SymbolMaker]):
+    """Writes a symbol and its parameters."""
+
     NAME, TITLE = "mxnet", "MXNet"
     MODEL_FILE, NET_FILE = "model-0000.params", "model-symbol.json"
     CAPABILITIES, MAKER, SPELLINGS = _CAPABILITIES, SymbolMaker, PLAIN

@@ -42,7 +42,8 @@ def write_archive(folder: Path, config: Any, write_weights: Callable[[Path], Non
 
 def save(model: Any, folder: Path) -> dict[str, str]:
     """Writes a Keras model as Keras saves it, without its times: those of its members, and `date_saved` in its metadata. Returns as
-    `write_archive`."""
+    `write_archive`.
+    """
     dated = folder / f"dated-{MODEL_FILE}"
     try:
         model.save(dated)

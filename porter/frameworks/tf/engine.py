@@ -1,5 +1,6 @@
 """Runs Keras models, and the graphs of TensorFlow's files. See porter.frameworks.PortEngine. What runs them is imported only when
-something is run."""
+something is run.
+"""
 
 from __future__ import annotations
 

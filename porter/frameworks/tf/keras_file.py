@@ -184,8 +184,11 @@ class _Builder:
             case "LayerScale":
                 (variable,) = named.tensors
                 return inputs[0] * self._tensor(named, variable, (inputs[0].shape[-1],))
-        if call.kind not in CLASSES:
-            return inputs[0]
+        return self._of_layer(named, inputs) if call.kind in CLASSES else inputs[0]
+
+    def _of_layer(self, named: Named, inputs: list[Any]) -> Any:
+        """What Keras's own layer gives, which is built at its first call and has the file's tensors from then on."""
+        call = named.call
         channels, is_new = inputs[0].shape[-1], call.path not in self._layers
         if is_new:
             self._expect_shapes(named, channels)

@@ -75,7 +75,8 @@ def _add(maker: LayerMaker, op: ops.Add, name: str, inputs: list[Symbol]) -> Sym
 
 def _conv_transpose(maker: LayerMaker, op: ops.ConvTranspose, name: str, inputs: list[Symbol]) -> Symbol:
     """Keras's layer gives at least a stride of cells for each cell of its input; cells that a negative cut adds are those of an
-    input with zeros around it."""
+    input with zeros around it.
+    """
     window, value = op.window, inputs[0]
     more = [max(-(cut // window.stride[side // 2]), 0) for side, cut in enumerate(op.cut)]
     if any(more):

@@ -192,7 +192,8 @@ def from_canonical(graph: Graph, node: Node, role: str, array: Array) -> Array:
 
 def _diagonal(op: ops.ConvTranspose, kernel: Array) -> Array:
     """The kernel of a Conv2DTranspose, which has neither groups nor, on a CPU, a dilation: zeros stand between the groups and in
-    the holes."""
+    the holes.
+    """
     stored = np.zeros((op.window.extent(0), op.window.extent(1), op.filters, len(kernel)), kernel.dtype)
     for block, part in zip(_blocks(op, stored), np.split(kernel, op.groups), strict=True):
         block[...] = part.transpose(2, 3, 1, 0)

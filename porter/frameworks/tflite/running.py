@@ -104,7 +104,8 @@ class LiteModel:
     @cached_property
     def _kept(self) -> dict[str, int]:
         """The places of the tensors that are values of nodes. The converter names an operator's value by the operations of Keras
-        that it is made of, the last one first; those of layers that have more, and of values that it names anew, are not found."""
+        that it is made of, the last one first; those of layers that have more, and of values that it names anew, are not found.
+        """
         found = dict[str, int]()
         layers, graph = layer_names(self.plan.graph, {}), self.plan.graph
         nodes = {

@@ -65,7 +65,8 @@ class BatchNorm(OfChannels, name="batch_norm"):
 @dataclass(frozen=True)
 class LayerNorm(Op, name="layer_norm"):
     """(x - mean) / sqrt(variance + epsilon) over the channels of each cell of a map or an array, times gamma, plus
-    beta."""
+    beta.
+    """
 
     epsilon: Share
     scale: Flag = True

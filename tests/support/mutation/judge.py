@@ -147,7 +147,8 @@ class Judge:
 
 def distances(wanted: Mapping[str, Array], got: Mapping[str, Array]) -> Array:
     """For each image, the relative L2 distance of the output where it is largest; infinite if one is finite only, or both are zero
-    and one is not."""
+    and one is not.
+    """
     worst: Array | None = None
     for path, right in wanted.items():
         other = got[path].reshape(right.shape) if got[path].size == right.size else np.full(right.shape, np.nan)

@@ -32,7 +32,6 @@ def lay(
     rule: str, kernel: int, stride: int, dilation: int, size: int, pads: tuple[int, int] = (0, 0), rounding: str = "floor"
 ) -> Layout:
     """Lays the windows of a convention over an input of `size` cells."""
-
     reach = (kernel - 1) * dilation
 
     def window(first: int) -> tuple[int, ...]:

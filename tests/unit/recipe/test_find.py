@@ -158,7 +158,7 @@ def test_a_framework_is_offered_only_where_its_default_zoo_is() -> None:
 
 
 def test_an_architecture_where_a_variant_goes_lists_its_variants() -> None:
-    """`porter convert resnet_v1 ...`"""
+    """Such as `porter convert resnet_v1 ...`."""
     with pytest.raises(UsageError, match="'wide_resnet' is an architecture, not a variant") as caught:
         find_recipe("wide_resnet").zoo("torchvision", "wide_resnet")
     assert caught.value.next == "its variants are wide_resnet50_2, wide_resnet101_2"

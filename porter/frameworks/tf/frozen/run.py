@@ -37,8 +37,7 @@ class GraphRunner:
         decimal_epsilons: bool = False,
         takes: TakesInputs | None = None,
     ) -> None:
-        """
-        Args:
+        """Args:
             definition: a serialised GraphDef with a placeholder of images N×H×W×C. Only the nodes that lead to `outputs` are run.
             tensors: values of Const ops, by name; other constants keep their own.
             outputs: names of ops, for their first output, or `op:place`.

@@ -1,5 +1,6 @@
 """Every op of porter.graph in ONNX: the file that porter writes is valid, and onnxruntime computes the op with its default
-optimisations; in float64, ONNX's reference implementation computes it of the same nodes."""
+optimisations; in float64, ONNX's reference implementation computes it of the same nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Every operator that porter reads from ONNX, opset by opset: onnxruntime, ONNX's reference implementation with porter's operators,
-and porter's graph of the file compute the same."""
+and porter's graph of the file compute the same.
+"""
 
 from __future__ import annotations
 
