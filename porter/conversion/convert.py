@@ -87,12 +87,12 @@ def convert(
 
     Args:
         subject: a variant, such as `resnet50v2`; without `source`, a file (or a port) whose graph needs no recipe, or a model in
-            memory: a torch.nn.Module in eval mode, a keras.Model or an onnx.ModelProto, which stays as it is and is its own
-            reference. Where a recipe has the graph, its names, labels and protocol are used.
+            memory: a torch.nn.Module or an nnx.Module of Flax in eval mode, a keras.Model or an onnx.ModelProto, which stays as it
+            is and is its own reference. Where a recipe has the graph, its names, labels and protocol are used.
         source: a zoo (`slim`), or a framework for its default zoo (`tf` is keras, `torch` is torchvision).
         to: a framework: `tf`, `torch`, `onnx`, `flax`, `tflite`, `caffe` or `mxnet`. `tensorflow` and `pytorch` are other names,
             here and for `source`; `keras` is one of `tf` here.
-        example: what a module of torch is exported with: a batch, or one for each input; None for zeros of `input_size`.
+        example: what a module is exported with: a batch, for torch also one for each input; None for zeros of `input_size`.
         weights: a weights file, or a port; None for the zoo's published file.
         out: the port's folder; None for `VARIANT-ZOO-FRAMEWORK` or, for a file, `STEM-FRAMEWORK` here; for a
             model in memory, a temporary folder that lives as long as the Port. It appears whole or not at all.
@@ -118,7 +118,7 @@ def convert(
             source's function; `timm` for timm's, in a folder that `timm.create_model("local-dir:FOLDER", pretrained=True)` opens.
         check: compares the port with its source; None compares if the frameworks that it needs are installed.
         reference: a reference of your own, with which the port is compared too: another file that carries its graph, or code as
-            `model.py:build`, which is run; `build()` gives a torch.nn.Module or a keras.Model.
+            `model.py:build`, which is run; `build()` gives a torch.nn.Module, a keras.Model or an nnx.Module.
         origin: the zoo that the weights come from, which is `source`'s, whatever else states another one (docs/twins.md).
         recipes: a folder of recipes to use beside porter's and the user's; they come first (porter.recipe.find).
 
@@ -138,7 +138,7 @@ def convert(
         reason = "a stock class has its own dropouts" if stock else f"porter's models of {framework.NAME} have no dropouts"
         raise UsageError(reason, where="--keep-dropout", next="leave it out")
     if not is_model(subject) and not isinstance(subject, str | PathLike):
-        expected = "a variant, a file, a torch.nn.Module, a keras.Model or an onnx.ModelProto"
+        expected = "a variant, a file, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto"
         raise UsageError(f"this is a {type(subject).__name__}, expected {expected}", next="give one of them")
     named = fspath(subject) if isinstance(subject, str | PathLike) else ""
     given: ReferenceName | None = None

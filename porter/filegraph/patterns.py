@@ -54,13 +54,16 @@ def layers_by_kind() -> Mapping[str, Sequence[Fused]]:
 
 
 def _norms() -> list[Fused]:
-    """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma (tf.nn.batch_normalization), and
-    (x - mean) / sqrt(variance + epsilon) * gamma + beta (torch.onnx before opset 17).
+    """x * inv + (beta - mean * inv), where inv is rsqrt(variance + epsilon) * gamma (tf.nn.batch_normalization), (x - mean) * inv +
+    beta (Flax), and (x - mean) / sqrt(variance + epsilon) * gamma + beta (torch.onnx before opset 17).
     """
     mean: Pattern = ("Mean", "x", "#axes")
     apart: Pattern = ("Sub", "x", mean)
     squares: list[Pattern] = [("SquaredDifference", "x", mean), ("Square", apart), ("Pow", apart, 2), ("Mul", apart, apart)]
     variances: list[Pattern] = [("Mean", square, "#axes") for square in squares]
+    square_of_mean: Pattern = ("Mul", mean, mean)
+    mean_of_squares: Pattern = ("Mean", ("Mul", "x", "x"), "#axes")
+    variances.append(("Max", 0, ("Sub", mean_of_squares, square_of_mean)))
     found = []
     for center, variance, op in [("mean", "variance", _batch_norm), *((mean, variance, _layer_norm) for variance in variances)]:
         total = "Add", variance, "$epsilon"
@@ -70,6 +73,8 @@ def _norms() -> list[Fused]:
                 negative = "Mul", ("Neg", center), factor
                 shifts = ("Sub", "beta", shift), ("Add", "beta", negative), ("Neg", shift), negative
                 found += [Fused(("Add", ("Mul", "x", factor), each), op) for each in shifts]
+                normal: Pattern = ("Mul", ("Sub", "x", center), factor)
+                found += [Fused(("Add", normal, "beta"), op), Fused(("Mul", ("Sub", "x", center), factor), op)]
     for variance in variances:
         total = "Add", variance, "$epsilon"
         for normal in (("Div", apart, ("Sqrt", total)), *(("Mul", apart, root) for root in _inverse_roots(total))):
@@ -110,7 +115,7 @@ def _activations() -> list[Fused]:
     three = "Add", x, 3
     sixes: list[Pattern] = [("Relu6", three), ("Clip", three, 0, 6), ("Min", ("Max", three, 0), 6)]
     sums: list[Pattern] = [("Add", 1, ("Erf", ("Mul", x, math.sqrt(0.5)))), ("Add", 1, ("Erf", ("Div", x, math.sqrt(2))))]
-    sums.append(("Erfc", ("Mul", negative, math.sqrt(0.5))))
+    sums += [("Erfc", ("Mul", negative, math.sqrt(0.5))), ("Sub", 1, ("Erf", ("Mul", negative, math.sqrt(0.5))))]
     cube = "Mul", 0.044715, ("Pow", x, 3)
     tanh = "Add", 1, ("Tanh", ("Mul", math.sqrt(2 / math.pi), ("Add", x, cube)))
     line = "Add", ("Mul", x, "$slope"), "$offset"

@@ -54,7 +54,7 @@ class GivenModels(Protocol):
         """
 
 
-_GIVEN = {"tf": "porter.frameworks.tf.given", "torch": "porter.frameworks.torch.given"}
+_GIVEN = {name: f"porter.frameworks.{name}.given" for name in ("tf", "torch", "flax")}
 
 
 def framework_of(model: object) -> str | None:

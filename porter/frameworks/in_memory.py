@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, cast
 from porter.frameworks.given import framework_of
 
 if TYPE_CHECKING:
+    import jax
     import keras
     import onnx
     import torch
+    from flax import nnx
 
     from porter.base.dtypes import Array
     from porter.padding import Size
 
-Model: TypeAlias = "torch.nn.Module | keras.Model | onnx.ModelProto"
+Model: TypeAlias = "torch.nn.Module | keras.Model | nnx.Module | onnx.ModelProto"
 """A model that a user holds."""
-Example: TypeAlias = "torch.Tensor | Array | Sequence[torch.Tensor | Array]"
-"""What a module of torch is called with: a batch, or one for each input."""
+Example: TypeAlias = "torch.Tensor | jax.Array | Array | Sequence[torch.Tensor | Array]"
+"""What a module is called with: a batch, or one for each input."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class ModelsInMemory(Protocol):
         """
 
 
-_IN_MEMORY = {name: f"porter.frameworks.{name}.in_memory" for name in ("tf", "torch", "onnx")}
+_IN_MEMORY = {name: f"porter.frameworks.{name}.in_memory" for name in ("tf", "torch", "flax", "onnx")}
 
 
 def is_model(subject: object) -> TypeGuard[Model]:
@@ -94,11 +96,11 @@ def _framework_of(subject: object) -> str | None:
 
 
 def save_model(model: Model | Held, folder: Path, example: Example | None = None, size: Size | None = None) -> Saved:
-    """Saves a torch.nn.Module, a keras.Model or an onnx.ModelProto as a file that carries its graph.
+    """Saves a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto as a file that carries its graph.
 
     Args:
         folder: an empty one.
-        example: what a module of torch is exported with: a tensor, or a tuple of them. None for zeros of `size`.
+        example: what a module is exported with: a batch, or a tuple of them. None for zeros of `size`.
         size: as ModelsInMemory.save.
 
     Raises:

@@ -140,11 +140,11 @@ def open_file(path: Path, wishes: Wishes = NONE, recipes: Path | None = None, we
 
 
 def open_model(model: Model, wishes: Wishes = NONE, recipes: Path | None = None, example: Example | None = None) -> Opened:
-    """Opens a model in memory, a torch.nn.Module, a keras.Model or an onnx.ModelProto, as `open_file` opens the file that its
-    framework saves it as; `Opened.in_memory` is what its port is compared with besides. Not a bit of the model is changed.
+    """Opens a model in memory, a torch.nn.Module, an nnx.Module, a keras.Model or an onnx.ModelProto, as `open_file` opens the file
+    that its framework saves it as. `Opened.in_memory` is what its port is compared with besides. Not a bit of the model is changed.
 
     Args:
-        example: what a module of torch is exported with, a tensor or a tuple of them; None for zeros of `wishes.size`.
+        example: what a module is exported with, a batch or a tuple of them; None for zeros of `wishes.size`.
 
     Raises:
         UsageError: the model cannot be saved, with the reason and the way round (porter.frameworks.in_memory). Or as `open_file`.

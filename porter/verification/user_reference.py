@@ -173,7 +173,7 @@ def _of_code(given: ReferenceName, opened: Opened, stored: Dtype) -> UserReferen
     def made() -> Any:
         model = make()
         if framework_of(model) is None:
-            message = f"{given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module or a keras.Model"
+            message = f"{given.maker}() gives a {type(model).__name__}, expected a torch.nn.Module, a keras.Model or an nnx.Module"
             raise UsageError(message, where=str(given.file))
         return model
 

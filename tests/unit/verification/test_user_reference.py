@@ -288,7 +288,7 @@ REFUSED = {
     "model.py:Nett": ("has no 'Nett'", "did you mean 'Net'?"),
     "model.py:NUMBER": ("cannot be called",),
     "model.py:INSTANCE": ("is a model", "def build(): return INSTANCE"),
-    "model.py:number": ("number() gives a int, expected a torch.nn.Module or a keras.Model",),
+    "model.py:number": ("number() gives a int, expected a torch.nn.Module, a keras.Model or an nnx.Module",),
     "model.py:needs_more": ("TypeError: needs_more() missing 1 required positional argument",),
     "model.py:other_head": ("fc.weight: the reference has shape (7, 12), the file (5, 12)",),
     "model.py:doubled": ("gives 2 outputs, the source 1",),

@@ -1,0 +1,124 @@
+"""Modules of flax.nnx in memory. See porter.frameworks.in_memory.ModelsInMemory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from porter.base.errors import UsageError, first_line
+from porter.base.package import expect_installed, install
+from porter.frameworks.flax.tracing.primitives import to_model
+from porter.frameworks.flax.tracing.trace import Traced, merge, trace
+from porter.frameworks.in_memory import Saved
+from porter.padding import ANY, Size
+
+_Shape = tuple[int, int, int, int]
+_kind: Any = jax.ShapeDtypeStruct
+_PROBE = (224, 224)
+"""Rows and columns of the example for a module of any size."""
+
+
+def save(model: nnx.Module, folder: Path, example: Sequence[Any], size: Size | None) -> Saved:
+    """What JAX traces of the module as an ONNX model, of any number of images, rows and columns where the module allows it."""
+    expect_installed("onnx", install("onnx"))
+    name = type(model).__name__
+    expect_ready(model, name)
+    shape = _shape(model, name, example, size)
+    _expect_runs(model, name, shape)
+
+    def saved(is_open: bool) -> Saved:
+        path = folder / f"{name}{'' if is_open else ' of one size'}.onnx"
+        try:
+            with jax.enable_x64(True):
+                written, calls = to_model(_traced(model, shape, is_open))
+        except Exception:  # whatever the module's code raises at other sizes, or what is computed of open ones
+            if not is_open:
+                raise
+            return saved(False)
+        path.write_bytes(written.SerializeToString())
+        return Saved(
+            name,
+            path,
+            "the graph that JAX traces",
+            shape[1:3],
+            copied=partial(nnx.clone, model),
+            calls=calls,
+            fixed=(lambda: saved(False)) if is_open else None,
+        )
+
+    return saved(True)
+
+
+def _traced(model: nnx.Module, shape: _Shape, is_open: bool) -> Traced:
+    """The operations of a module for any number of images; if it is open, of any rows and columns too."""
+    _, rows, columns, channels = shape
+    sizes = [(2, rows, columns), (3, rows, columns)]
+    if (
+        is_open
+    ):  # in each axis even and odd ones, also behind strides; the last are far apart, so that no two open sizes are the same
+        sizes = [sizes[0], (3, rows + 1, columns + 3), (5, 2 * rows + 3, 2 * columns + 99)]
+    return merge([trace(model, (*each, channels)) for each in sizes])
+
+
+def expect_ready(model: nnx.Module, name: str) -> None:
+    """Refuses a module that is in training mode, or whose variables have no numbers.
+
+    Raises:
+        UsageError: with the way round.
+    """
+    for path, module in nnx.iter_modules(model):
+        training = getattr(module, "deterministic", None) is False or getattr(module, "use_running_average", None) is False
+        if training and getattr(module, "rate", True):
+            where = f"'{'.'.join(map(str, path))}' of it" if path else "it"
+            next_step = "call model.eval() first: norms and dropouts compute something else in training"
+            raise UsageError(f"{where} is in training mode", where=name, next=next_step)
+    for path, variable in nnx.to_flat_state(nnx.state(model)):
+        if isinstance(variable.get_value(), _kind):
+            next_step = "load its weights first: nnx.update(model, WEIGHTS)"
+            raise UsageError(f"'{'.'.join(map(str, path))}' has a shape and no numbers", where=name, next=next_step)
+
+
+def _shape(model: nnx.Module, name: str, example: Sequence[Any], size: Size | None) -> _Shape:
+    """Of what the module is called with: the example, otherwise an image of its first convolution's channels."""
+    if example:
+        if len(example) > 1 or not isinstance(example[0], np.ndarray | jax.Array) or example[0].ndim != 4:
+            got = " and ".join("x".join(map(str, np.shape(each))) or type(each).__name__ for each in example)
+            raise UsageError(f"the example is {got}, expected images N x H x W x C", where=name, next="give one batch of images")
+        count, rows, columns, channels = example[0].shape
+        return (count, rows, columns, channels)
+    if size is None:
+        next_step = "give example, a batch that the module takes, or input_size"
+        raise UsageError("nothing says what size its images have", where=name, next=next_step)
+    rows, columns = _PROBE if size == ANY else size
+    taken = [each.in_features for _, each in nnx.iter_modules(model) if isinstance(each, nnx.Conv)]
+    shapes = [(1, rows or _PROBE[0], columns or _PROBE[1], channels) for channels in dict.fromkeys((3, 1, *taken))]
+    return next((shape for shape in shapes if _refusal(model, shape) is None), shapes[0])
+
+
+def _expect_runs(model: nnx.Module, name: str, shape: _Shape) -> None:
+    """Refuses images that the module does not take.
+
+    Raises:
+        UsageError: with its own reason.
+    """
+    refusal = _refusal(model, shape)
+    if refusal is not None:
+        reason = f"it does not take the example of {'x'.join(map(str, shape))}: {refusal}"
+        raise UsageError(reason, where=name, next="give example, a batch N x H x W x C that the module takes")
+
+
+def _refusal(model: nnx.Module, shape: _Shape) -> str | None:
+    """Why a module does not take images of a shape, in its own words; None where it takes them. Nothing is computed."""
+    try:
+        graph, state = nnx.split(model)
+        returned = jax.eval_shape(lambda images: nnx.merge(graph, state)(images), _kind(shape, jnp.float32))
+    except Exception as error:  # whatever the module's own code raises
+        return f"{type(error).__name__}: {first_line(error)}"
+    return None if jax.tree.leaves(returned) else f"it returns a {type(returned).__name__} without arrays"

@@ -1,0 +1,158 @@
+"""Sums that JAX traces, and what is computed of several of them: means, norms and softmaxes, as operators of ONNX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from porter.frameworks.flax.tracing.trace import Open, Operation, at_each
+from porter.frameworks.flax.tracing.writer import Write, Writer, is_open, plain
+
+
+def mean(writer: Writer, operation: Operation) -> str | None:
+    """A sum over axes that is divided by their cells."""
+    top, bottom = operation.inputs
+    total = writer.giving(top, "reduce_sum")
+    if total is None:
+        return None
+    (source,) = total.inputs
+    if not is_count(writer, bottom, [writer.shape(source)[axis] for axis in total.params["axes"]]):
+        return None
+    return _over(writer, operation, total, "ReduceMean", source)
+
+
+def _over(writer: Writer, operation: Operation, total: Operation, kind: str, source: str) -> str:
+    """What is computed of a sum, which may have axes of one cell since, as an operator over the same axes of `source`."""
+    axes = tuple(int(axis) for axis in total.params["axes"])
+    kept, top = writer.reduce(kind, source, axes), operation.inputs[0]
+    one = tuple(1 if axis in axes else size for axis, size in enumerate(writer.shape(source)))
+    if writer.shape(top) == writer.shape(total.outputs[0]):
+        writer.kept[operation.outputs[0]] = axes
+    elif writer.shape(top) != one:
+        return writer.node("Reshape", kept, writer.dims(writer.shape(top), one))
+    return kept
+
+
+def square_root(writer: Writer, operation: Operation) -> str:
+    """A root; of a sum of squares the norm."""
+    total = writer.giving(operation.inputs[0], "reduce_sum")
+    source = total and _squared(writer, total.inputs[0])
+    return _over(writer, operation, total, "ReduceL2", source) if total and source else str(plain("Sqrt")(writer, operation))
+
+
+def _squared(writer: Writer, name: str) -> str | None:
+    """What a value is the square of."""
+    made = writer.made.get(name)
+    if made is None or not (made.name == "square" or (made.name == "mul" and made.inputs[0] == made.inputs[1])):
+        return None
+    return made.inputs[0]
+
+
+def _mean_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
+    """What a value is the mean of, and over which axes."""
+    made = writer.giving(name, "div")
+    total = made and writer.giving(made.inputs[0], "reduce_sum")
+    return (total.inputs[0], tuple(map(int, total.params["axes"]))) if total else None
+
+
+def _variance_of(writer: Writer, name: str) -> tuple[str, tuple[int, ...]] | None:
+    """As `_mean_of`, of a variance: the mean of squares of what is apart from the mean, or of squares, less its square."""
+    largest = writer.giving(name, "max")
+    less = largest and writer.giving(largest.inputs[1], "sub")
+    found = _mean_of(writer, less.inputs[0] if less else name)
+    source = found and _squared(writer, found[0])
+    if found is None or source is None or less is not None:
+        return (source, found[1]) if found and source else None
+    apart = writer.made.get(source)
+    mean = _mean_of(writer, apart.inputs[1]) if apart is not None and apart.name == "sub" else None
+    return mean if apart is not None and mean == (apart.inputs[0], found[1]) else None
+
+
+def group_norm(writer: Writer, operation: Operation) -> str | None:
+    """(x - mean) / sqrt(variance + epsilon), where both are of groups of channels, as nnx.GroupNorm computes it."""
+    for one, other in (operation.inputs, operation.inputs[::-1]):
+        apart, scaled = writer.made.get(one), writer.made.get(other)
+        factors = [*scaled.inputs] if scaled is not None and scaled.name == "mul" else [other]
+        root = next((name for name in factors if writer.giving(name, "rsqrt")), None)
+        if apart is None or apart.name != "sub" or root is None:
+            continue
+        found = _of_groups(writer, apart, root)
+        if found is not None:
+            scales = [name for name in factors if name != root]
+            return writer.node("Mul", found, writer.of(scales[0])) if scales else found
+    return None
+
+
+def _of_groups(writer: Writer, apart: Operation, root: str) -> str | None:
+    """x - mean over the root, without a scale."""
+    source, mean = apart.inputs
+    rank, total = len(writer.shape(source)), writer.giving(root, "rsqrt")
+    added = total and writer.giving(total.inputs[0], "add")
+    cells = _mean_of(writer, mean)
+    epsilon: Any = writer.constant(added.inputs[1]) if added else None
+    if cells is None or added is None or cells != _variance_of(writer, added.inputs[0]) or is_open(epsilon):
+        return None
+    made, groups = writer.made.get(cells[0]), writer.shape(cells[0])[-2]
+    if made is None or made.name != "reshape" or made.inputs[0] != source or len(writer.shape(cells[0])) != rank + 1:
+        return None
+    if cells[1] != (*range(1, rank - 1), rank) or {*writer.shape(mean)[1:-1]} - {1} or isinstance(groups, Open):
+        return None
+    value = writer.turned(source, (0, rank - 1, *range(1, rank - 1)))
+    parted = writer.node("Reshape", value, writer.whole(0, groups, -1))
+    neutral = (writer.numbers(np.full(groups, number, np.float32)) for number in (1, 0))
+    normed = writer.node("InstanceNormalization", parted, *neutral, epsilon=float(epsilon))
+    return writer.node("Transpose", writer.node("Reshape", normed, writer.node("Shape", value)), perm=(0, *range(2, rank), 1))
+
+
+def is_count(writer: Writer, name: str, sizes: Sequence[int | Open]) -> bool:
+    """Whether a value is the number of cells of these sizes."""
+    held = writer.constant(name)
+    count = max((len(each.at) for each in (held, *sizes) if isinstance(each, Open)), default=1)
+    products = map(math.prod, zip(*(at_each(size, count) for size in sizes), strict=True))
+    if held is None:
+        return False
+    pairs = zip(at_each(held, count), products, strict=True)
+    return all(np.size(each) == 1 and float(each) == cells for each, cells in pairs)
+
+
+def softmax(writer: Writer, operation: Operation) -> str | None:
+    """exp(x - m) divided by its sums along an axis, of which each has one m."""
+    raised, total = writer.made.get(operation.inputs[0]), writer.giving(operation.inputs[1], "reduce_sum")
+    found = _less(writer, raised, total)
+    if found is None or raised is None:
+        return None
+    source, axis = found
+    return writer.node("Softmax", writer.full(source), axis=axis)
+
+
+def log_softmax(writer: Writer, operation: Operation) -> str | None:
+    """x - m without the logarithm of the sums of exp(x - m)."""
+    log = writer.giving(operation.inputs[1], "log")
+    total = None if log is None else writer.giving(log.inputs[0], "reduce_sum")
+    raised = None if total is None else writer.made.get(total.inputs[0])
+    found = _less(writer, raised, total)
+    if found is None or raised is None or raised.inputs[0] != operation.inputs[0]:
+        return None
+    return writer.node("LogSoftmax", writer.full(found[0]), axis=found[1])
+
+
+def _less(writer: Writer, raised: Operation | None, total: Operation | None) -> tuple[str, int] | None:
+    """The x of exp(x - m) and the axis along which it is summed, where m has one number along it."""
+    if raised is None or total is None or raised.name != "exp" or total.inputs != raised.outputs or len(total.params["axes"]) != 1:
+        return None
+    axis, apart = int(total.params["axes"][0]), writer.made.get(raised.inputs[0])
+    if apart is None or apart.name != "sub" or writer.shape(apart.inputs[1])[axis : axis + 1] != (1,):
+        return None
+    return apart.inputs[0], axis
+
+
+def reduce(kind: str) -> Write:
+    def write(writer: Writer, operation: Operation) -> str:
+        axes = tuple(int(axis) for axis in operation.params["axes"])
+        writer.kept[operation.outputs[0]] = axes
+        return writer.reduce(kind, operation.inputs[0], axes)
+
+    return write

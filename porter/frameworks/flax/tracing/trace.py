@@ -1,0 +1,215 @@
+"""A module of flax.nnx as the operations that JAX traces of it, one after the other, and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import nnx
+
+from porter.base.dtypes import Array, Dtype
+from porter.frameworks.last_uses import last_uses
+
+
+@dataclass(frozen=True)
+class Open:
+    """What differs between the traces of a module at several sizes, such as an open size: what it is in each."""
+
+    at: tuple[Any, ...]
+
+
+Shape: TypeAlias = "tuple[int | Open, ...]"
+
+
+def at_each(value: Any, count: int) -> tuple[Any, ...]:
+    """What a value is in each of so many traces."""
+    return value.at if isinstance(value, Open) else (value,) * count
+
+
+_CALLS = frozenset({"checkpoint", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "jit", "pjit", "remat2"})
+"""Primitives that compute what another jaxpr does."""
+_BODIES = ("jaxpr", "call_jaxpr")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One equation of a jaxpr, without those that call others.
+
+    Attributes:
+        name: of its primitive.
+        inputs: names of values.
+        outputs: likewise.
+    """
+
+    primitive: Any
+    params: Mapping[str, Any]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.primitive.name)
+
+
+_NOTHING = Operation(None, {}, (), ())
+
+
+@dataclass
+class Traced:
+    """What a module computes of images.
+
+    Attributes:
+        shapes: of every value, by name.
+        variables: names of the module's variables, which are their paths joined by dots.
+        constants: numbers of its code, which may differ between traces.
+        image: what it takes.
+        outputs: what it gives.
+    """
+
+    operations: list[Operation] = field(default_factory=list)
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    variables: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, Any] = field(default_factory=dict)
+    image: str = "image"
+    outputs: tuple[str, ...] = ()
+
+    def value(self, stem: str, shape: Shape) -> str:
+        """A new name: each primitive counts its own, so that a trace of another size has the same."""
+        name = f"{stem}_{self._counts.setdefault(stem, 0)}"
+        self._counts[stem] += 1
+        self.shapes[name] = shape
+        return name
+
+    _counts: dict[str, int] = field(default_factory=dict)
+
+
+def trace(module: nnx.Module, shape: Shape) -> Traced:
+    """The operations of a module for images N×H×W×C of a shape, in double precision. Casts between real types are left out.
+
+    Raises:
+        Exception: whatever the module's own code raises.
+    """
+    graph, state = nnx.split(module)
+    flat = nnx.to_flat_state(state)
+    found = Traced()
+
+    def call(values: Sequence[Any], images: Any) -> Any:
+        variables = [(path, variable.replace(value)) for (path, variable), value in zip(flat, values, strict=True)]
+        return jax.tree.leaves(nnx.merge(graph, nnx.from_flat_state(variables))(images))
+
+    with jax.enable_x64(True):
+        values = [variable[...] for _, variable in flat]
+        kinds = [_kind(each.shape, jnp.float64 if _is_real(each.dtype) else each.dtype) for each in values]
+        closed = jax.make_jaxpr(call)(kinds, _kind(shape, jnp.float64))
+        names = [".".join(map(str, path)) for path, _ in flat]
+        found.variables = dict(zip(names, values, strict=True))
+        found.shapes = {name: value.shape for name, value in found.variables.items()} | {found.image: shape}
+        found.outputs = tuple(_flatten(found, closed.jaxpr, closed.consts, (*names, found.image)))
+    return found
+
+
+_kind: Any = jax.ShapeDtypeStruct
+
+
+def _flatten(found: Traced, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
+    """Adds the operations of a jaxpr, with those of the ones that it calls; the names of its outputs."""
+    names = dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def held(value: Any) -> str:
+        name = found.value("constant", np.shape(value))
+        found.constants[name] = value
+        return name
+
+    def named(atom: Any) -> str:
+        return held(atom.val) if isinstance(atom, jax.extend.core.Literal) else names[atom]
+
+    names.update(zip(jaxpr.constvars, map(held, constants), strict=True))
+    for equation in jaxpr.eqns:
+        given = [named(atom) for atom in equation.invars]
+        kind = equation.primitive.name
+        body = next((equation.params[key] for key in _BODIES if key in equation.params), None) if kind in _CALLS else None
+        if body is not None:
+            made = _flatten(found, getattr(body, "jaxpr", body), getattr(body, "consts", ()), given)
+        elif kind == "convert_element_type" and _is_real(equation.params["new_dtype"]) and _is_real(equation.invars[0].aval.dtype):
+            made = given
+        else:
+            made = [found.value(kind, each.aval.shape) for each in equation.outvars]
+            found.operations.append(Operation(equation.primitive, equation.params, tuple(given), tuple(made)))
+        names.update(zip(equation.outvars, made, strict=True))
+    return [named(atom) for atom in jaxpr.outvars]
+
+
+def _is_real(dtype: Any) -> bool:
+    return bool(jnp.issubdtype(dtype, jnp.floating))
+
+
+def merge(traces: Sequence[Traced]) -> Traced:
+    """Traces of one module at several sizes as one, whose sizes are open where they differ.
+
+    Raises:
+        ValueError: the module computes something else at one of the sizes.
+    """
+    first, *others = traces
+    for other in others:
+        same = first.outputs == other.outputs and all(
+            (one.primitive, one.inputs, one.outputs) == (its.primitive, its.inputs, its.outputs)
+            for one, its in zip_longest(first.operations, other.operations, fillvalue=_NOTHING)
+        )
+        if not same or first.constants.keys() != other.constants.keys():
+            raise ValueError("other operations at another size")
+    found = Traced(variables=first.variables, outputs=first.outputs)
+    found.shapes = {name: _joined([each.shapes[name] for each in traces]) for name in first.shapes}
+    found.constants = {name: _joined([each.constants[name] for each in traces]) for name in first.constants}
+    for alike in zip(*(each.operations for each in traces), strict=True):
+        params = {name: _joined([each.params[name] for each in alike]) for name in alike[0].params}
+        found.operations.append(replace(alike[0], params=params))
+    return found
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, tuple) and all(isinstance(each, tuple) and len(each) == len(first) for each in values):
+        parts = [_joined(each) for each in zip(*values, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+    same = all(np.shape(each) == np.shape(first) and np.array_equal(each, first) for each in values)
+    return first if same else Open(tuple(values))
+
+
+def run(traced: Traced, images: Any, wanted: Collection[str], dtype: Dtype) -> dict[str, Array]:
+    """The values of these names, and the outputs, for images N×H×W×C of the traced shape, computed in a type."""
+    kept = {*wanted, *traced.outputs}
+    program = jax.jit(lambda given: _values(traced, given, kept, dtype), compiler_options=_QUICKLY)
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        given = {name: _real(each, dtype) for name, each in {**traced.variables, traced.image: images}.items()}
+        return {name: np.asarray(value) for name, value in program(given).items()}
+
+
+_QUICKLY = {"xla_backend_optimization_level": 0}
+"""A program is run once or twice: compiling it takes longer."""
+
+
+def _values(traced: Traced, given: Mapping[str, Any], kept: Collection[str], dtype: Dtype) -> dict[str, Any]:
+    values = {**given, **{name: _real(each, dtype) for name, each in traced.constants.items()}}
+    ended = last_uses(((*each.inputs, *each.outputs) for each in traced.operations), kept)
+    for operation, gone in zip(traced.operations, ended, strict=True):
+        params = dict(_params(operation, dtype))
+        made = operation.primitive.bind(*(values[name] for name in operation.inputs), **params)
+        values.update(zip(operation.outputs, made if operation.primitive.multiple_results else [made], strict=True))
+        for name in gone:
+            del values[name]
+    return {name: values[name] for name in kept}
+
+
+def _params(operation: Operation, dtype: Dtype) -> Iterator[tuple[str, Any]]:
+    for name, value in operation.params.items():
+        is_type = name.endswith("dtype") or name == "preferred_element_type"
+        yield name, np.dtype(dtype) if is_type and value is not None and _is_real(value) else value
+
+
+def _real(value: Any, dtype: Dtype) -> Any:
+    return jnp.asarray(np.asarray(value, dtype)) if _is_real(value.dtype) else value

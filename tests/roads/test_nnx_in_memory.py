@@ -1,0 +1,188 @@
+"""Modules of flax.nnx in memory are ported by what JAX traces of them. Each is its own reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import porter
+from porter.base.errors import PorterError, UsageError
+from porter.filegraph.file_graph import Foreign
+from porter.frameworks.flax import destination as flax
+from porter.frameworks.flax.tracing import primitives
+from porter.graph import Graph
+from porter.graph.plan import make_plan
+from porter.graph.walks import downstream
+from porter.padding import ANY
+from porter.source.in_memory import read_model
+from tests.support.frameworks.torch.classic_graphs import convnext, mobilenet_v3
+from tests.support.frameworks.torch.every_op import OF_MAPS, SIZE, every_op, tensors_of
+from tests.support.frameworks.torch.graphs import inception, small_mobilenet
+
+SIDE = 24
+
+
+class Net(nnx.Module):
+    """What a person writes: SAME under strides, norms, both GELUs, pools, a dropout."""
+
+    def __init__(self, rngs: nnx.Rngs, ending: Callable[[Any, Any], Any] = lambda logits, maps: logits) -> None:
+        self.stem = nnx.Conv(3, 8, (3, 3), strides=2, rngs=rngs)
+        self.norm = nnx.BatchNorm(8, rngs=rngs)
+        self.apart = nnx.Conv(8, 8, (3, 3), strides=2, feature_group_count=8, use_bias=False, rngs=rngs)
+        self.groups = nnx.GroupNorm(8, 2, rngs=rngs)
+        self.drop = nnx.Dropout(0.3, rngs=rngs)
+        self.head = nnx.Linear(8, 5, rngs=rngs)
+        self.ending = nnx.static(ending)
+
+    def __call__(self, images: Any) -> Any:
+        maps = nnx.relu(self.norm(self.stem(images)))
+        maps = nnx.max_pool(maps, (3, 3), strides=(2, 2), padding="SAME")
+        maps = nnx.gelu(self.groups(self.apart(maps)))
+        maps = nnx.avg_pool(maps, (2, 2), strides=(1, 1), padding="SAME", count_include_pad=False)
+        logits = self.head(self.drop(nnx.gelu(maps.mean(axis=(1, 2)), approximate=False)))
+        return self.ending(logits, maps)
+
+
+class Transformer(nnx.Module):
+    """Patches, a class token, positions, attention and a perceptron."""
+
+    def __init__(self, rngs: nnx.Rngs) -> None:
+        self.patches = nnx.Conv(3, 16, (8, 8), strides=8, padding="VALID", rngs=rngs)
+        self.token = nnx.Param(jnp.full((1, 1, 16), 0.3))
+        self.places = nnx.Param(jnp.linspace(-1, 1, 160).reshape(1, 10, 16))
+        self.before, self.between = nnx.LayerNorm(16, rngs=rngs), nnx.LayerNorm(16, epsilon=1e-5, rngs=rngs)
+        self.attention = nnx.MultiHeadAttention(4, 16, decode=False, rngs=rngs)
+        self.wide, self.narrow = nnx.Linear(16, 32, rngs=rngs), nnx.Linear(32, 16, rngs=rngs)
+        self.head = nnx.Linear(16, 5, rngs=rngs)
+
+    def __call__(self, images: Any) -> Any:
+        tokens = self.patches(images).reshape(len(images), -1, 16)
+        tokens = jnp.concatenate([jnp.broadcast_to(self.token[...], (len(images), 1, 16)), tokens], axis=1) + self.places[...]
+        tokens = tokens + self.attention(self.before(tokens))
+        tokens = tokens + self.narrow(nnx.gelu(self.wide(self.between(tokens))))
+        return self.head(tokens[:, 0])
+
+
+def seeded(module: nnx.Module) -> Any:
+    """The module in eval mode, whose norms have not the usual numbers."""
+    draw = np.random.default_rng(0)
+    for path, variable in nnx.to_flat_state(nnx.state(module)):
+        if path[-1] in ("mean", "bias", "var", "scale"):
+            low, high = (0.3, 0.8) if path[-1] in ("var", "scale") else (-0.2, 0.2)
+            variable[...] = jnp.asarray(draw.uniform(low, high, variable.shape), jnp.float32)
+    module.eval()  # type: ignore[no-untyped-call]
+    return module
+
+
+@pytest.fixture
+def convert(tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    yield lambda model, **how: porter.convert(model, **{"to": "torch", "out": tmp_path / "port", "overwrite": True, **how})
+
+
+def test_a_module_is_its_own_reference_and_stays_as_it_is(convert: Callable[..., Any]) -> None:
+    module = seeded(Net(nnx.Rngs(0)))
+    before = {path: np.asarray(value[...]).tobytes() for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))}
+    made = convert(module, example=jnp.zeros((1, SIDE, SIDE, 3)), input_size="any")
+    assert before == {
+        path: np.asarray(value[...]).tobytes() for path, value in nnx.to_flat_state(nnx.state(module, nnx.Not(nnx.RngState)))
+    }
+    double = made.verdict.given.parities[-1]
+    assert double.dtype == "float64" and len(double.sizes) >= 2 and double.reference == "the model Net itself"
+    ops = {node.path: node.op.name for node in made.port.plan.graph.nodes}
+    assert {"stem", "norm", "apart", "head"} <= ops.keys(), ops
+    assert [*ops.values()].count("gelu") == 2 and {"batch_norm", "group_norm", "avg_pool"} <= {*ops.values()}
+    photos = np.random.default_rng(1).standard_normal((2, 31, 26, 3)).astype("float32")
+    import torch
+
+    with torch.no_grad():
+        found = porter.load(made.port.folder)(torch.from_numpy(photos.transpose(0, 3, 1, 2)))
+    assert np.allclose(found, module(photos), rtol=0, atol=1e-5)
+
+
+def test_a_transformer(convert: Callable[..., Any]) -> None:
+    made = convert(seeded(Transformer(nnx.Rngs(0))), to="flax", example=np.zeros((1, SIDE, SIDE, 3), np.float32))
+    ops = [node.op.name for node in made.port.plan.graph.nodes]
+    assert ops.count("layer_norm") == 2 and "softmax" in ops and "gelu" in ops, ops
+    assert made.verdict.given.parities[-1].dtype == "float64"
+
+
+def test_a_wrong_reading_is_told_by_the_module(convert: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model that porter reads is another than the module: only the module itself knows."""
+    monkeypatch.setitem(primitives._WRITES, "tanh", primitives.plain("Erf"))
+    with pytest.raises(PorterError, match="not the function of the model Net itself"):
+        convert(seeded(Net(nnx.Rngs(0))), input_size=SIDE)
+
+
+@pytest.mark.parametrize(
+    ("ending", "outputs"), [(lambda logits, maps: (maps, logits), 2), (lambda logits, maps: {"logits": logits}, 1)]
+)
+def test_what_a_module_returns_is_its_outputs_in_order(convert: Callable[..., Any], ending: Any, outputs: int) -> None:
+    made = convert(seeded(Net(nnx.Rngs(0), ending)), input_size=SIDE)
+    assert len(made.port.plan.graph.outputs) == outputs
+
+
+@pytest.mark.parametrize("make", [convnext, mobilenet_v3, small_mobilenet, inception])
+def test_ports_for_flax_are_read_as_the_graphs_that_they_are_of(make: Callable[[], Graph]) -> None:
+    graph = make()
+    module = flax.ENGINE.build(make_plan(graph, ANY, flax.CAPABILITIES), tensors_of(graph), {}, "float32")
+    checkpoint, _ = read_model(module, size=(75, 64))
+    assert checkpoint.graph is not None and checkpoint.graph.size == (None, None)
+    assert sorted(node.op.name for node in checkpoint.graph.nodes) == sorted(node.op.name for node in graph.nodes)
+
+
+LACKING = {"conv_transpose", "extend_map", "pad_axis"}
+
+
+@pytest.mark.full
+def test_every_op() -> None:
+    """All but a few cases of three ops are read from what JAX traces of them."""
+    graph = every_op(OF_MAPS)
+    tensors = tensors_of(graph)
+    module = flax.ENGINE.build(make_plan(graph, SIZE, flax.CAPABILITIES), tensors, {}, "float32")
+    found = read_model(module, size=SIZE)[0].graph
+    assert found is not None
+    foreign = {node.name for node in found.nodes if isinstance(node.op, Foreign)}
+    reached = downstream(found.by_name, lambda name: found.by_name[name].inputs, foreign)
+    places = {end: int(name.rpartition("_")[2]) for end, name in zip(found.outputs, found.output_names, strict=True)}
+    assert {graph.by_path[graph.outputs[place]].op.name for end, place in places.items() if end in reached} == LACKING
+
+
+class Small(nnx.Module):
+    """One function of images."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = nnx.static(function)
+
+    def __call__(self, images: Any) -> Any:
+        return self.function(images)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
+    "training": (lambda: Net(nnx.Rngs(0)), {"input_size": SIDE}, r"'drop' of it is in training mode .*call model\.eval\(\) first"),
+    "no size": (lambda: seeded(Net(nnx.Rngs(0))), {}, "nothing says what size its images have .*give example"),
+    "another example": (
+        lambda: seeded(Net(nnx.Rngs(0))),
+        {"example": np.zeros((1, SIDE, SIDE, 4), np.float32)},
+        "it does not take the example of 1x24x24x4: .*give example, a batch N x H x W x C",
+    ),
+    "no images": (lambda: seeded(Net(nnx.Rngs(0))), {"example": np.zeros(3)}, "the example is 3, expected images N x H x W x C"),
+    "a primitive": (lambda: Small(lambda x: jnp.cumsum(x, axis=1)), {"input_size": SIDE}, "jax.cumsum"),
+    "no numbers": (
+        lambda: nnx.eval_shape(lambda: seeded(Net(nnx.Rngs(0)))),
+        {"input_size": SIDE},
+        "has a shape and no numbers .*nnx.update",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_with_a_next_step(convert: Callable[..., Any], case: str) -> None:
+    make, how, message = REFUSED[case]
+    with pytest.raises((UsageError, PorterError), match=message):
+        convert(make(), **how)
