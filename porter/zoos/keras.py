@@ -18,7 +18,7 @@ from porter.frameworks.tf.archive import save
 from porter.frameworks.tf.layout import COUNTER_NAMES, expect_cover
 from porter.frameworks.tf.numbering import first_names
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import floating, import_keras, keep_constants, tensorflow_device
+from porter.frameworks.tf.runtime import floating, import_keras, keep_constants, restore_initializers, tensorflow_device, undrawn
 from porter.graph.plan import Plan
 from porter.padding import Size
 from porter.zoos.implementation import OTHER_CODE, Build, Implementation, StockClass, StockLibrary, StockModel
@@ -43,7 +43,9 @@ def build_by(library: str, construct: Callable[[str, int, tuple[int, int]], Any]
         if options:
             raise MissingFramework(f"{library} cannot be built with another {', '.join(options)}", next=OTHER_CODE)
         with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
-            model = construct(variant, classes, size)
+            with undrawn():
+                model = construct(variant, classes, size)
+            restore_initializers(model)
             keep_constants(model)
             _keep_roots(model)
             layers = _by_counter(model) if checkpoint.counted else first_names(model)

@@ -15,7 +15,7 @@ import numpy as np
 
 from porter.base.dtypes import Array
 from porter.formats.tensorflow import import_tensorflow
-from porter.frameworks.tf.runtime import import_keras, keep_constants
+from porter.frameworks.tf.runtime import import_keras, keep_constants, restore_initializers, undrawn
 from tests.support.standin import smooth_images
 from tests.support.standin_files import source_checkpoint
 
@@ -82,7 +82,9 @@ def _base(keras: Any, variant: str, **arguments: Any) -> Any:
     """The backbone without its top, with the stand-in weights."""
     name, alpha = {V1: ("MobileNet", 0.25), V2: ("MobileNetV2", 0.35)}[variant]
     arguments = {"include_top": False, "weights": None, "input_shape": (*SIZE, 3), **arguments}
-    base = getattr(keras.applications, name)(alpha=alpha, **arguments)
+    with undrawn():
+        base = getattr(keras.applications, name)(alpha=alpha, **arguments)
+    restore_initializers(base)
     tensors = source_checkpoint(variant, "keras").tensors
     for layer in base.layers:
         for variable in layer.weights:

@@ -33,7 +33,7 @@ from porter.formats.tensorflow import import_tensorflow
 from porter.frameworks.tf.keras_operations import activate, cosine, is_operated, keras_do, operate, plain, product, rectified, total
 from porter.frameworks.tf.resizing import resized
 from porter.frameworks.tf.run import attach_runner
-from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device
+from porter.frameworks.tf.runtime import floating, import_keras, tensorflow_device, undrawn
 from porter.graph import INPUT, Shape, input_shape
 from porter.graph.ops import is_map
 from porter.padding import Size
@@ -66,7 +66,7 @@ def build_keras_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
     if graph is None or flow is None:
         raise MissingFramework("the file carries no Keras model's config", where=where)
     calls = name_calls(flow, checkpoint.tensors)
-    with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype):
+    with import_tensorflow().device(tensorflow_device("cpu")), floating(dtype), undrawn():
         builder = _Builder(checkpoint, graph, dtype, size, flow.keras)
         for named in calls:
             builder.add(named)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from porter.frameworks import get_engine
 from porter.frameworks.dialects import get_dialect
 from porter.frameworks.tf import destination as tf
 from porter.frameworks.tf.numbering import first_names
-from porter.frameworks.tf.runtime import import_keras
+from porter.frameworks.tf.runtime import import_keras, restore_initializers, undrawn
 from porter.graph import Conv
 from porter.graph.plan import make_plan
 from porter.verification.references import ZooReference
@@ -153,6 +154,20 @@ def test_a_reference_gives_at_another_size_what_one_built_for_it_gives(reference
         batch = rng.normal(size=(1, 3, 77, 97))
         found, wanted = used.run(batch, "float32"), new.run(batch, "float32")
     assert found.keys() == wanted.keys() and all(np.array_equal(found[name], wanted[name], equal_nan=True) for name in wanted)
+
+
+@pytest.mark.parametrize("variant", ["mobilenet_v2_0.35", "mobilenet_v3_small_0.5"])
+def test_variables_begin_as_zeros_and_configs_have_kerass_initializers(variant: str) -> None:
+    configs = []
+    for context in (nullcontext(), undrawn()):
+        import_keras().utils.clear_session()  # layers are counted anew
+        with context:
+            model = _construct(variant, 3, (64, 64))
+        drawn = [layer.name for layer in model.layers for held in layer.weights if held.name == "kernel" and np.any(held)]
+        assert bool(drawn) == isinstance(context, nullcontext)
+        restore_initializers(model)
+        configs.append(model.get_config())
+    assert configs[0] == configs[1]
 
 
 def test_logits_are_given_without_their_softmax() -> None:
