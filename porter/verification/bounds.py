@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from porter.base.dtypes import Array
 from porter.graph import Graph
+
+Look = Callable[[Array, Collection[str]], Mapping[str, Array]]
 
 _ROUNDED = 1e-6
 """A bound is reached at this relative distance: a destination may hold it in float32."""
@@ -45,13 +47,13 @@ def bounded(graph: Graph) -> set[str]:
     return {node.path for node in graph.nodes if np.isfinite(node.op.bounds).any()}
 
 
-def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Callable[[Array], Mapping[str, Array]], at_once: int) -> Array:
+def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Look, at_once: int) -> Array:
     """The images of a pool that take the input of an activation further, up or down, than the others and than those that are
     `known`, where those do not reach the activation's bounds; none if they reach all.
 
     Args:
         known: batches of N x C x H x W, as `pool` is.
-        run: gives every node's value for a batch.
+        run: gives the values at some paths for a batch.
         at_once: so many images of the pool are run together.
     """
     inputs = {path: graph.by_path[path].inputs[0] for path in bounded(graph)}
@@ -60,13 +62,13 @@ def farthest(graph: Graph, known: Sequence[Array], pool: Array, run: Callable[[A
         return pool[:0]
     reached, ends = Reached(), list[dict[str, Array]]()
 
-    def look(batches: Iterable[Array], paths: Iterable[str]) -> None:
+    def look(batches: Iterable[Array], paths: Collection[str]) -> None:
         for batch in batches:
-            values = run(batch)
+            values = run(batch, paths)
             reached.add(graph, values)
             ends.append({path: _ends(values[path]) for path in paths})
 
-    look(known, {*inputs.values()})
+    look(known, {*inputs, *inputs.values()})
     left = sorted({inputs[path] for path in reached.unreached(graph) if path in inputs})
     if not left:
         return pool[:0]

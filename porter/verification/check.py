@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -15,7 +15,7 @@ from porter.frameworks import Tensors
 from porter.graph import Graph, shapes, site_of, tensor_shapes
 from porter.graph.bounds import numbers
 from porter.port import Port
-from porter.verification.bounds import farthest
+from porter.verification.bounds import Look, farthest
 from porter.verification.evidence import excitement
 from porter.verification.inputs import ROUGHNESS, SIGNED, SMOOTH, InputRange, Roughness, make_images, make_telling, ranges
 from porter.verification.numbers import moved, norms
@@ -147,16 +147,18 @@ class Check:
         seen = {id(batch): dict[str, Array]() for batch in batches.get("float64", ())}
         """The values of batches that were looked at already, if they are few."""
 
-        def compute(batch: Array, dtype: Dtype) -> Mapping[str, Array]:
+        def compute(batch: Array, dtype: Dtype, paths: Collection[str] = taps) -> Mapping[str, Array]:
             if dtype not in models:
                 models[dtype] = port.build(dtype, self.device, self.tensors)
-            values = port.destination.ENGINE.run(models[dtype], batch.astype(np.dtype(dtype)), taps)
+            values = port.destination.ENGINE.run(models[dtype], batch.astype(np.dtype(dtype)), [*paths])
             output = port.graph.output
-            return values if ending is None else {**values, output: ending(values[output])}
+            return {**values, output: ending(values[output])} if ending is not None and output in values else values
 
-        def look(batch: Array) -> Mapping[str, Array]:
+        def look(batch: Array, paths: Collection[str]) -> Mapping[str, Array]:
+            if id(batch) not in seen:
+                return compute(batch, "float64", paths)
             values = compute(batch, "float64")
-            if id(batch) in seen and len(seen) * sum(value.size for value in values.values()) <= _KEPT:
+            if len(seen) * sum(value.size for value in values.values()) <= _KEPT:
                 seen[id(batch)] = dict(values)
             return values
 
@@ -170,7 +172,7 @@ class Check:
             batches["float64"] += self._farthest(batches["float64"], look)
         return compare(port.plan, source, run, batches, self.tolerance), batches
 
-    def _farthest(self, batches: list[Array], run: Callable[[Array], Mapping[str, Array]]) -> list[Array]:
+    def _farthest(self, batches: list[Array], run: Look) -> list[Array]:
         """Where images are small, those of a larger pool that reach most of the activations' bounds."""
         _, channels, *sides = batches[0].shape
         if len(batches[0]) == 1 or _enough(channels, sides) <= self.images:

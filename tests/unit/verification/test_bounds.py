@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import pytest
@@ -40,10 +40,11 @@ def test_images_are_sought_that_reach_bounds_which_the_known_ones_do_not(
 ) -> None:
     ran: list[int] = []
 
-    def run(batch: Array) -> Mapping[str, Array]:
+    def run(batch: Array, paths: Collection[str]) -> Mapping[str, Array]:
         ran.append(len(batch))
         relu = np.maximum(batch, 0)
-        return {"scaled": batch, "relu": relu, "doubled": 2 * relu, "capped": np.minimum(2 * relu, 6)}
+        values = {"scaled": batch, "relu": relu, "doubled": 2 * relu, "capped": np.minimum(2 * relu, 6)}
+        return {path: values[path] for path in paths}
 
     found = farthest(GRAPH, [images(value) for value in known], images(*pool), run, at_once=1)
     assert tuple(found.ravel()) == chosen
