@@ -91,8 +91,9 @@ def transpose(walk: Walk[N], node: N, source: Reference, order: Sequence[int]) -
 
 def repeat(walk: Walk[N], node: N, source: Reference, times: Sequence[Dim]) -> Read:
     """Each axis so many times, one whole copy after the other; of a constant, such as a class token, those of one cell."""
-    if not walk.flow.is_value(source):
-        return expand(walk, node, source, [size * count for size, count in zip(walk.sizes(source) or (), times, strict=True)])
+    sizes = walk.sizes(source) or ()
+    if not walk.flow.is_value(source) or all(1 in pair for pair in zip(sizes, times, strict=True)):
+        return expand(walk, node, source, [size * count for size, count in zip(sizes, times, strict=True)])
     return walk.view(source).repeated(known(times)) or Lacks()
 
 

@@ -129,6 +129,7 @@ CASES: dict[str, Case] = {
     "the second part": lambda m, x: torch.relu(x).chunk(2, 1)[1],
     "parts": lambda m, x: torch.cat([*x.chunk(2, 1), *x.split([1, 5], 1), x[:, 1:5:2], x.narrow(1, 2, 2)], 1),
     "parts from the end": lambda m, x: torch.cat([x.narrow(1, -3, 3), x.narrow(1, -3, 2), x.narrow(1, -1, 1)], 1),
+    "copies": lambda m, x: x.flatten(2) * x.flatten(2).amax(2, keepdim=True).repeat(1, 1, x.shape[2] * x.shape[3]),
     "a channel": lambda m, x: torch.cat([x[:, 4].unsqueeze(1) * 0.5 + 1, x[:, :2]], 1),
     "a corner": lambda m, x: x[:, :, 1:-2, ::2],
     "pads": lambda m, x: F.max_pool2d(F.pad(x, (1, 2, 0, 1), value=-3.0), 2),
@@ -168,6 +169,9 @@ FIXED_ONLY: dict[str, Case] = {
 WHOLE_AND_FIXED: dict[str, Case] = {
     "to other cells": lambda m, x: F.interpolate(F.interpolate(x, size=(5, 7), mode="bilinear"), size=(11, 3), mode="bicubic"),
     "to the nearest": lambda m, x: F.interpolate(x, size=(5, 7)),
+    "a map of patches": lambda m, x: F.fold(
+        F.unfold(x[:, :, 1:], (2, 7), stride=(2, 7)).relu() * 0.5, (10, 14), (2, 7), stride=(2, 7)
+    ),
     "learned queries": lambda m, x: m.dense.tile(len(x), 1, 1) @ x.flatten(2) + m.dense @ x.flatten(2),
 }
 SHAPES = {
@@ -235,6 +239,19 @@ def test_an_epsilon_that_is_not_stated_is_that_of_the_type_in_which_the_program_
     assert np.abs(value - model(image)[0].numpy()).max() <= 1e-6
     theirs = run_reference(build_file(checkpoint, "float64", ANY), image.numpy(), {end: tap_of("rms_norm")})
     assert np.abs(value - theirs[end]).max() <= 1e-12
+
+
+def test_patches_that_overlap_or_are_padded_are_refused(tmp_path: Path) -> None:
+    cases: dict[str, Case] = {
+        "overlap": lambda m, x: F.unfold(x, 3, stride=2),
+        "spread": lambda m, x: F.unfold(x, 2, stride=2, dilation=2),
+        "padded": lambda m, x: F.unfold(x, 2, stride=2, padding=1),
+        "overlap in a map": lambda m, x: F.fold(x[:, :, :10].flatten(2).repeat(1, 2, 1), (11, 15), 2),
+    }
+    graph = read_checkpoint(export(Ops(cases), torch.randn(2, 6, *SIZE), tmp_path)[0]).graph
+    assert graph is not None
+    kinds = [op.kind for node in graph.nodes if isinstance(op := node.op, Foreign)]
+    assert kinds == [f"{op} of patches that overlap or are padded" for op in ("im2col", "im2col", "im2col", "col2im")]
 
 
 def test_very_many_windows_are_one_op(tmp_path: Path) -> None:
