@@ -44,7 +44,7 @@ class Saved:
             it is empty, the file's names are the layers' own.
         notes: what the copy lacks of the model, one line each.
         rounded: whether the graph has numbers of the model's code rounded to float32.
-        fixed: saves the model once more, for the example's size only; None where it says its sizes itself.
+        fixed: saves the model once more, for the example's size only, then for one image; None where it says its sizes itself.
     """
 
     name: str

@@ -33,7 +33,8 @@ def read_model(
 ) -> tuple[Checkpoint, Saved]:
     """A model in memory, saved and read as porter.formats.reading.read_weights reads a file.
 
-    Where porter lacks an op for a graph of any size, the model is saved for one size: there more of it is constant.
+    Where porter lacks an op for a graph of any size, the model is saved for one size, and then for one image: there more of it is
+    constant.
 
     Raises:
         UsageError: it cannot be saved (porter.frameworks.in_memory). Or as `read_weights`.
@@ -41,11 +42,12 @@ def read_model(
     with TemporaryDirectory(prefix="porter-") as folder:
         saved = save_model(model, Path(folder), example, size)
         checkpoint = _read(saved, outputs, size)
-        if saved.fixed is not None and (checkpoint.graph is None or checkpoint.graph.foreign):
-            fixed = saved.fixed()
-            again = _read(fixed, outputs, size)
+        tried = saved
+        while (checkpoint.graph is None or checkpoint.graph.foreign) and tried.fixed is not None:
+            tried = tried.fixed()
+            again = _read(tried, outputs, size)
             if again.graph is not None and not again.graph.foreign:
-                checkpoint, saved = again, fixed
+                checkpoint, saved = again, tried
     if outputs:
         only = f"the model itself gives other outputs, so its port is compared with {saved.graph} only"
         saved = replace(saved, copied=None, notes=(*saved.notes, only))

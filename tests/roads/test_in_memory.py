@@ -210,6 +210,22 @@ class Numbered(nn.Module):
         return self.head((maps + rows.to(maps.dtype).view(-1, 1)).amax((2, 3)))
 
 
+class Masked(nn.Module):
+    """Windows of each image, whose scores have a mask of their own, as in transformers' Swin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.Linear(8, 5)
+        self.mask = nn.Parameter(torch.randn(4, 36, 36))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        apart = self.conv(images).view(len(images), 8, 2, 6, 2, 6).permute(0, 2, 4, 3, 5, 1)
+        windows = apart.reshape(-1, 36, 8)
+        mask = self.mask.unsqueeze(0).expand(len(images), -1, -1, -1).reshape(-1, 36, 36)
+        mixed = (windows @ windows.transpose(1, 2) + mask).softmax(-1) @ windows
+        return self.head(mixed.reshape(len(images), 144, 8).mean(1))
+
+
 class Two(nn.Module):
     """It takes an array before its image."""
 
@@ -227,6 +243,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
     "of one size": (lambda: seeded(Fixed), {}),
     "tokens with positions": (lambda: seeded(Tokens), {}),
     "sizes and places as numbers": (lambda: seeded(Numbered), {}),
+    "a mask for each window": (lambda: seeded(Masked), {}),
     "half precision": (lambda: seeded(Net).half(), {}),
     "double precision": (lambda: seeded(Net).double(), {}),
     "frozen": (lambda: seeded(Net).requires_grad_(False), {}),

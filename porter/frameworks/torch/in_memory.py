@@ -27,6 +27,13 @@ _MOST_GUARDS = 64
 """Facts about an open size that torch.export may find before it takes the size as fixed. A Swin or a MobileViT has hundreds, and an
 export with them takes many minutes; the deepest convolutional networks stay below.
 """
+_OPEN: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
+    ("", ((0, 2, 3), (2, 3))),
+    (" of one size", ((0,),)),
+    (" of one image", ()),
+)
+"""Programs of a module, each with more constants than the one before: what their files are called besides, and the axes that
+torch.export is asked to leave open, one choice after the other."""
 _PROBE = (224, 224)
 """Rows and columns of the example for a module of any size."""
 _WRAPPERS = {"OptimizedModule": "_orig_mod", "DataParallel": "module", "DistributedDataParallel": "module"}
@@ -48,15 +55,16 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
     fitted = partial(_fitted, order=order, as_tensors=as_tensors)
     left = f"hooks of your own at {some(hooked)} are left out: the port is of the module without them"
 
-    def saved(is_open: bool) -> Saved:
-        program = _exported(fitted(copy), [images[place] for place in order], name, is_open)
-        path = folder / f"{name}{'' if is_open else ' of one size'}.pt2"
+    def saved(level: int) -> Saved:
+        said, choices = _OPEN[level]
+        program, is_last = _exported(fitted(copy), [images[place] for place in order], name, choices), level + 1 == len(_OPEN)
+        path = folder / f"{name}{said}.pt2"
         try:
             torch.export.save(program, path)
         except Exception:  # of programs that compute with sizes what torch has no text for, such as math.ceil
-            if not is_open:
+            if is_last:
                 raise
-            return saved(False)
+            return saved(level + 1)
         return Saved(
             name,
             path,
@@ -65,10 +73,10 @@ def save(model: nn.Module, folder: Path, example: Sequence[Any], size: Size | No
             copied=lambda: fitted(_copy(module, name)[0]),
             calls=calls_in(read_archive(path).program),
             notes=(left,) if hooked else (),
-            fixed=(lambda: saved(False)) if is_open else None,
+            fixed=None if is_last else lambda: saved(level + 1),
         )
 
-    return saved(True)
+    return saved(0)
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
@@ -223,17 +231,19 @@ def _fitted(module: nn.Module, order: Sequence[int], as_tensors: bool) -> nn.Mod
     return module
 
 
-def _exported(module: nn.Module, images: Sequence[torch.Tensor], name: str, is_open: bool) -> torch.export.ExportedProgram:
-    """The program of a module: of any number of images where the module allows it, and `is_open` to rows and columns too.
+def _exported(
+    module: nn.Module, images: Sequence[torch.Tensor], name: str, choices: Sequence[Sequence[int]]
+) -> torch.export.ExportedProgram:
+    """The program of a module, with the first of these choices of open axes that the module allows, or with none.
 
     Raises:
         UsageError: torch.export refuses it, with its own reason.
     """
     free = getattr(torch.export.Dim, "AUTO", None)
     several = [torch.cat([each, each]) if len(each) == 1 else each for each in images]
-    tried = [(several, (0, 2, 3)), (images, (2, 3))] if is_open else [(several, (0,))]
     with _quiet(), export_config.patch(symbol_guard_limit_before_specialize=_MOST_GUARDS):  # type: ignore[attr-defined]
-        for given, axes in tried if free is not None else ():
+        for axes in choices if free is not None else ():
+            given = several if 0 in axes else images
             try:
                 program = _export(module, given, [{axis: free for axis in axes if axis < each.dim()} for each in given])
             except Exception:  # the exporter's own, of many kinds
