@@ -41,7 +41,7 @@ def torch_model(name: str, zoo: str, side: int, **stated: Any) -> Any:
             elif parameter.ndim != 1 and not parameter.any():  # a branch that training begins without
                 parameter.normal_(0, 0.5)
         for module in model.modules():
-            if "Drop" in type(module).__name__ or "StochasticDepth" in type(module).__name__:
+            if type(module).__name__.startswith(("Drop", "StochasticDepth")):  # not a residual that is called ResidualDrop
                 module.forward = lambda value, *_: value
         for norm in norms:
             norm.momentum = None
