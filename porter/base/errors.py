@@ -49,7 +49,7 @@ class PorterError(Exception):
 
     Args:
         message: what is wrong, with expected against got, on one line.
-        where: recipe file:line:column, tensor, node or file.
+        where: `file:line:column` of a recipe, a tensor, a node or a file.
         next: what the reader can do about it, on one line or on several.
     """
 
