@@ -104,7 +104,7 @@ def convert(
         allow_overflow: lets values that `dtype` cannot hold become infinite.
         keep_background: keeps the background row of a 1001-class head.
         keep_activation: keeps the softmax or the sigmoid that gives a file's only output; no recipe is used then.
-        keep_dropout: writes the dropouts that the file shows, for training; to `tf` and `torch` only.
+        keep_dropout: writes the dropouts that the file shows, for training; to `tf`, `torch` and `flax` only.
         preprocess: how a photo becomes the input, in place of what the recipe says, such as
             `resize=squash,size=96,interpolation=tf_bilinear,divide=127.5,mean=1`, or as port.json has it, or a file of either.
         class_names: a file with the name of a class on each line, in the order of the model's outputs.

@@ -158,7 +158,7 @@ DESTINATION_NAMES = ("tf", "torch", "onnx", "flax", "tflite", "caffe", "mxnet")
 """Folders here with a destination.py, as `--to` names them."""
 TRAINED = ("tf", "torch", "flax")
 """Those whose models are trained on; their dialects are PortDialects (porter.frameworks.dialects)."""
-WITH_DROPOUTS = ("tf", "torch")
+WITH_DROPOUTS = ("tf", "torch", "flax")
 """Those whose ports may have dropouts."""
 CONVERTED = ("tflite",)
 """Those whose files hold what the framework's own converter computed of the graph's tensors. `read_port` gives the file itself, as

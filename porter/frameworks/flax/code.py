@@ -34,6 +34,7 @@ _POSITIONAL: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("nnx.max_pool", "nnx.avg_pool"), ("window_shape",)),
     "nnx.Linear": ("in_features", "out_features"),
     "Tokens": ("count", "features"),
+    "nnx.Dropout": ("rate",),
     "jnp.pad": ("pad_width",),
     "rearrange": ("pattern",),
 }
@@ -51,6 +52,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Value]] = {
     **{kind: {"alpha": 1.0} for kind in ("nnx.elu", "nnx.celu")},
     "nnx.BatchNorm": {**_NORM, "epsilon": 1e-5, "momentum": 0.99},
     "nnx.Conv": _CONV,
+    "nnx.Dropout": {"broadcast_dims": ()},
     "nnx.Linear": {"use_bias": True},
     "nnx.gelu": {"approximate": True},
     "ChannelScale": {"use_bias": False},
@@ -165,7 +167,8 @@ def model_source(plan: Plan) -> str:
     body = model_classes(tree, plan.graph, steps, LANGUAGE, _fixed_size(plan, {INPUT: "x", **tree.further}))
     own = _own_layers(body)
     norms = named_norms(tree, LANGUAGE)
-    text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER)))
+    draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
+    text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER.format(**(_DRAWING if draws else _LASTING)))))
     standard = "".join(f"import {name}\n" for name in ("math", "re") if f"{name}." in own)
     standard += "from functools import partial\n" if "partial(" in text else ""
     standard += "from pathlib import Path\n" + ("from typing import Any\n" if re.search(r"\bAny\b", own) else "")
@@ -212,13 +215,21 @@ def _fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:
 _LOADER = '''\
 def load(folder=None):
     """The model with the weights in `folder` (by default this file's own), in eval mode."""
-    model = nnx.eval_shape(lambda: Model(rngs=nnx.Rngs(0)))  # takes no memory
-    graph, state = nnx.split(model)
+    {split}
     weights = load_file(Path(folder or Path(__file__).parent) / "model.safetensors")
     filled = [
         (path, variable.replace(weights[".".join(map(str, path))]))
         for path, variable in nnx.to_flat_state(state)
     ]
-    model = nnx.merge(graph, nnx.from_flat_state(filled))
+    model = nnx.merge(graph, nnx.from_flat_state(filled){more})
     model.eval()
     return model'''
+_LASTING = {
+    "split": "model = nnx.eval_shape(lambda: Model(rngs=nnx.Rngs(0)))  # takes no memory\n    graph, state = nnx.split(model)",
+    "more": "",
+}
+_DRAWING = {
+    "split": "model = Model(rngs=nnx.Rngs(0))\n    graph, state, random = nnx.split(model, nnx.Not(nnx.RngState), ...)",
+    "more": ", random",
+}
+"""What a model with dropouts says in its place: their random numbers are no weights."""

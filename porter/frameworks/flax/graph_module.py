@@ -20,6 +20,7 @@ from porter.frameworks.flax.spellings import FUNCTIONS, SPELLINGS, WITH_TENSORS
 from porter.frameworks.flax.state import arrays_of
 from porter.frameworks.images import as_taken, expect_axes
 from porter.frameworks.last_uses import last_uses
+from porter.graph import Dropout
 from porter.graph.ops import is_map
 from porter.graph.plan import Plan, taken_shapes
 
@@ -113,12 +114,18 @@ def build_model(plan: Plan, tensors: Mapping[str, Mapping[str, Array]], dtype: D
     """
     arrays, on = arrays_of(plan, tensors), _device(device)
     with jax.enable_x64(dtype == "float64"):
-        graph, state = nnx.split(nnx.eval_shape(lambda: GraphModule(plan, dtype, nnx.Rngs(0))))
+
+        def made() -> GraphModule:
+            return GraphModule(plan, dtype, nnx.Rngs(0))
+
+        draws = any(isinstance(node.op, Dropout) for node in plan.graph.nodes)  # whose random numbers are no weights
+        split: Any = nnx.split(made() if draws else nnx.eval_shape(made), nnx.Not(nnx.RngState), ...)
+        graph, state, random = split
         filled = [
             (path, variable.replace(jax.device_put(_cast(arrays[".".join(map(str, path))], dtype), on)))
             for path, variable in nnx.to_flat_state(state)
         ]
-        model: GraphModule = nnx.merge(graph, nnx.from_flat_state(filled))
+        model: GraphModule = nnx.merge(graph, nnx.from_flat_state(filled), random)
     model.eval()  # type: ignore[no-untyped-call]
     return model
 

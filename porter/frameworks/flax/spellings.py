@@ -19,9 +19,9 @@ FUNCTIONS = frozenset({"add", "multiply", "divide", "maximum", "minimum", "conca
 """Kinds that are said where they are applied."""
 WITH_TENSORS = frozenset(
     {"nnx.Conv", "nnx.ConvTranspose", "nnx.Linear", "nnx.BatchNorm", "nnx.LayerNorm", "nnx.RMSNorm", "nnx.GroupNorm"}
-    | {"GroupedConvTranspose", "ChannelScale", "PReLU", "AddArray", "MultiplyArray", "Tokens"}
+    | {"GroupedConvTranspose", "ChannelScale", "PReLU", "AddArray", "MultiplyArray", "Tokens", "nnx.Dropout"}
 )
-"""Kinds that are modules and have variables; all others are functions."""
+"""Kinds that are modules and have variables, a dropout its random numbers; all others are functions."""
 MAP_OF_FEATURES = Layer("jnp.expand_dims", {"axis": (1, 2)})
 
 
@@ -138,7 +138,7 @@ _PLAIN: Mapping[type[Op], Callable[[Any, Shape], Layer]] = {
     ops.ConcatChannels: _plain("concat"),
     ops.Join: lambda op, shape: Layer("join", {"axis": 1 + op.axis}),
     ops.Identity: _plain("nnx.identity"),
-    ops.Dropout: _plain("nnx.identity"),
+    ops.Dropout: lambda op, shape: Layer("nnx.Dropout", {"rate": op.rate, "broadcast_dims": (1, 2) if op.maps else ()}),
     ops.Flatten: lambda op, shape: Layer("flatten", {"order": op.order if (op.rows, op.columns) != (1, 1) else "HWC"}),
     ops.AsMap: lambda op, shape: MAP_OF_FEATURES,
     ops.PadMap: lambda op, shape: _pad(op.ends, shape, op.fill),

@@ -23,6 +23,7 @@ from porter.graph import Dropout
 from porter.port import read_port
 from tests.support.caffe_files import write_caffe
 from tests.support.fixtures import Cli
+from tests.support.frameworks.flax.generated import loaded
 from tests.support.mxnet_files import Line, write_mxnet
 from tests.support.refusals import refused
 from tests.support.torch7_files import Module, write_torch7
@@ -150,7 +151,7 @@ def test_a_strangers_record_writes_no_code(tmp_path: Path) -> None:
         read_port(tmp_path / "port")
 
 
-@pytest.mark.parametrize("framework", ["torch", "tf"])
+@pytest.mark.parametrize("framework", ["torch", "tf", "flax"])
 def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: Path, cli: Cli) -> None:
     file, folder = flowers(tmp_path), tmp_path / "port"
     made = porter.convert(file, to=framework, out=folder, keep_dropout=True, check=True)
@@ -164,6 +165,15 @@ def test_dropouts_are_kept_where_a_port_is_trained_on(framework: str, tmp_path: 
         model = keras.models.load_model(folder / "model.keras")
         assert [layer.name for layer in model.layers if "Dropout" in type(layer).__name__] == ["maps", "half"]
         drawn = [np.asarray(model(image, training=True)) for _ in range(12)]
+    elif framework == "flax":
+        from flax import nnx
+
+        for network in (loaded(folder), porter.load(folder)):
+            drops = {path[-1]: each for path, each in nnx.iter_modules(network) if isinstance(each, nnx.Dropout)}
+            assert {name: each.broadcast_dims for name, each in drops.items()} == {"norm_dropout": (1, 2), "pool_dropout": ()}
+            assert np.array_equal(network(image), network(image))
+            drops["pool_dropout"].deterministic = False
+            drawn = [np.asarray(network(image)) for _ in range(12)]
     else:
         names: dict[str, Any] = {"__name__": "model", "__file__": str(folder / "model.py")}
         exec((folder / "model.py").read_text(), names)
