@@ -285,7 +285,7 @@ def _proof(proof: Proof) -> str:
     match proof.outcome:
         case "exact":
             worst = "bit for bit" if proof.float64 == 0 else f"worst node {proof.float64:.1e}"
-            return f"exact ({worst} in float64 beside {proof.reference}, {proof.date})"
+            return f"{_of(proof.of)}exact ({worst} in float64 beside {proof.reference}, {proof.date})"
         case "refused":
             return f"refused ({proof.reason})"
         case _:
@@ -388,7 +388,12 @@ def _short(proof: Mapping[str, Any]) -> str:
     """`exact` with the worst node's distance in float64, `refused` or `unproven`: docs/parity.md has the rest."""
     if proof["outcome"] != "exact":
         return str(proof["outcome"])
-    return f"exact {proof['float64']:.0e}" if proof["float64"] else "exact 0"
+    return f"{_of(proof['of'])}exact {proof['float64']:.0e}" if proof["float64"] else f"{_of(proof['of'])}exact 0"
+
+
+def _of(what: str | None) -> str:
+    """What a proof is of, where that is not the port's file."""
+    return f"{what} " if what else ""
 
 
 def _written(file: Recipe, variant: str, zoo: Zoo) -> str | None:

@@ -25,12 +25,15 @@ class Proof:
     Attributes:
         outcome: `exact`; `refused`, with the `reason`; `unproven` where nobody has compared it.
         float64: the worst relative L2 distance of any node in float64; 0 is equal bit for bit. The limit is 1e-10.
+        of: what was compared in float64, where that is not the port's file: `Keras build`, which TensorFlow Lite's converter is
+            given. The file is compared in float32.
         reference: what it was compared with.
         date: of the measurement.
     """
 
     outcome: Literal["exact", "refused", "unproven"]
     float64: float | None = None
+    of: str | None = None
     reference: str | None = None
     date: str | None = None
     reason: str | None = None

@@ -13,12 +13,20 @@ from tests.support.recipe.recipes import all_recipes
 ROWS = {
     "mobilenet_v1/keras/tf": {"outcome": "exact", "float64": 0.0, "reference": "keras", "date": "2026-11-22"},
     "mobilenet_v1/keras/torch": {"outcome": "exact", "float64": 9e-14, "reference": "keras", "date": "2026-11-22"},
+    "mobilenet_v1/keras/tflite": {
+        "outcome": "exact",
+        "float64": 0,
+        "of": "Keras build",
+        "reference": "keras",
+        "date": "2026-11-22",
+    },
     "mobilenet_v1/keras/onnx": {"outcome": "refused", "reason": "block1: no pad", "date": "2026-11-22"},
 }
 SAID = {
     "tf": "exact (bit for bit in float64 beside keras, 2026-11-22)",
     "torch": "exact (worst node 9.0e-14 in float64 beside keras, 2026-11-22)",
     "onnx": "refused (block1: no pad)",
+    "tflite": "Keras build exact (bit for bit in float64 beside keras, 2026-11-22)",
     "mxnet": "unproven until porter convert compares it",
 }
 
@@ -41,7 +49,9 @@ def test_show_and_pads_say_what_is_known(cli: Cli, monkeypatch: pytest.MonkeyPat
         "exact 0",
         "exact 9e-14",
         "refused",
-        *["unproven"] * 4,
+        "unproven",
+        "Keras build exact 0",
+        *["unproven"] * 2,
     ]
     for to, said in SAID.items():
         ran = cli("pads", "mobilenet_v1", "--from", "keras", "--to", to)

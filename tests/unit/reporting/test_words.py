@@ -188,6 +188,22 @@ def test_the_line_that_converts_again_has_every_option(tmp_path: Path) -> None:
     assert list(found["mapped"]) == ["fc=head/logits"] and str(found["weights"]) == "weights.h5"
 
 
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"framework": "tflite", "quantize": "dynamic"}, {"to": "tflite", "quantize": "dynamic", "dtype": "float32"}),
+        ({"framework": "tflite", "dtype": "float16"}, {"to": "tflite", "quantize": None, "dtype": "float16"}),
+        ({"framework": "flax", "dtype": "float16"}, {"to": "flax", "quantize": None, "dtype": "float16"}),
+    ],
+)
+def test_the_line_that_converts_again_says_how_weights_are_rounded(
+    changes: dict[str, Any], wanted: dict[str, Any], tmp_path: Path
+) -> None:
+    record = contents_of(tmp_path / "port").record.model_copy(update=changes)
+    found = parsed(convert(record, "port"))
+    assert {name: found[name] for name in wanted} == wanted
+
+
 def test_the_line_that_evaluates_again_has_every_option(tmp_path: Path) -> None:
     run = evaluation(
         crops=10, precision="bf16", device="cuda", limit=500, labels="own.csv", real_labels="real.json", class_names="own.txt"
