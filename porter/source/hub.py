@@ -22,7 +22,7 @@ from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
 from porter.data.transformers_config import PROCESSOR_FILE
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.keras import BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHTS
+from porter.formats.keras import BACKBONE_INDEX, BACKBONE_WEIGHTS, TASK_FILE, TASK_WEIGHTS
 from porter.formats.sharded.read import read_index
 
 INDEX = ".index.json"
@@ -31,6 +31,7 @@ WEIGHTS = (
     *(f"{name}{end}" for name in ("model.safetensors", "pytorch_model.bin") for end in ("", INDEX)),
     "model.onnx",
     BACKBONE_WEIGHTS,
+    BACKBONE_INDEX,
     TF_WEIGHTS,
     FLAX_WEIGHTS,
 )
@@ -99,10 +100,10 @@ def fetched(repository: Repository) -> Path:
         if weights is None:
             instead = _UNREACHED if source.offline else f"hf download {repository.owner_and_name} FILE, and name that file"
             raise DownloadError(f"it has none of {', '.join(WEIGHTS)}", where=_where(repository), next=instead)
-        if weights.name.endswith(INDEX):
+        if weights.name.endswith((INDEX, BACKBONE_INDEX)):
             for shard in read_index(weights):
                 source.needed(shard)
-        for name in (TASK_FILE, TASK_WEIGHTS, CONVERTER_FILE) if weights.name == BACKBONE_WEIGHTS else ():
+        for name in (TASK_FILE, TASK_WEIGHTS, CONVERTER_FILE) if weights.name in (BACKBONE_WEIGHTS, BACKBONE_INDEX) else ():
             source.file(name)
     return config.parent
 

@@ -15,7 +15,7 @@ from porter.data.keras_hub_config import CONVERTER_FILE
 from porter.data.timm_config import CONFIG_FILE
 from porter.filegraph.checkpoint import Checkpoint
 from porter.formats.damage import refusing_damage
-from porter.formats.keras import BACKBONE_WEIGHTS, PRESET, TASK_FILE, TASK_WEIGHTS
+from porter.formats.keras import PRESET, TASK_FILE, TASK_WEIGHTS
 from porter.formats.limits import read_bounded, read_json
 from porter.zoos.folders import BuiltModel, stated_size
 
@@ -55,7 +55,7 @@ def build_stated(config: Mapping[str, Any], checkpoint: Checkpoint) -> BuiltMode
     model = built_for(len(checkpoint.tensors), numbers, build, str(folder / CONFIG_FILE))
     if TASK_WEIGHTS in {file.name for file in checkpoint.files}:
         model.load_task_weights(str(folder / TASK_WEIGHTS))
-    (model if task is None else model.backbone).load_weights(str(folder / BACKBONE_WEIGHTS))
+    (model if task is None else model.backbone).load_weights(str(checkpoint.path))
     converter = _stated(folder / CONVERTER_FILE) or {}
     size = stated_size(list(model.input_shape[1:3])) or stated_size(converter.get("config", {}).get("image_size"))
     return BuiltModel(model, f"keras-hub {import_module('keras_hub').__version__}", size)

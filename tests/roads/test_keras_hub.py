@@ -120,6 +120,56 @@ def test_a_preset_that_lies_is_one_error(name: str, made: Callable[[str], tuple[
         pass  # at its end, Keras gives numbers to every variable that lacks them: here to none
 
 
+def _in_shards(folder: Path, model: Any) -> Path:
+    """The index of a preset whose backbone is saved in several files."""
+    (folder / "model.weights.h5").unlink()
+    model.backbone.save_weights(folder / "model.weights.json", max_shard_size=1.45e-4)
+    assert len(list(folder.glob("model_*.weights.h5"))) > 1
+    return folder / "model.weights.json"
+
+
+def test_a_preset_in_several_files_computes_what_keras_hub_does(made: Callable[[str], tuple[Path, Any]], tmp_path: Path) -> None:
+    folder, model = made("ResNet")
+    index = _in_shards(copytree(folder, tmp_path / "preset"), model)
+    record = porter.convert(index.parent, to="torch", out=tmp_path / "port", check=False).port.record
+    assert record.source.file == index.name
+    images = np.random.default_rng(1).normal(size=(2, SIDE, SIDE, 3)).astype("float32")
+    with torch.no_grad():
+        found = porter.load(tmp_path / "port")(torch.from_numpy(images.transpose(0, 3, 1, 2))).numpy()
+    own = np.asarray(model(images))
+    assert np.linalg.norm(found - own) < 1e-5 * np.linalg.norm(own)
+
+
+def _listing(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def changed(index: Path) -> None:
+        stated = json.loads(index.read_text())
+        change(stated["weight_map"])
+        index.write_text(json.dumps(stated))
+
+    return changed
+
+
+LYING: Mapping[str, tuple[Callable[[Path], object], str]] = {
+    "a file elsewhere": (_listing(lambda files: files.update({"/vars": ["../model_00000.weights.h5"]})), "is not in its folder"),
+    "a file that is missing": (lambda index: next(index.parent.glob("model_*")).unlink(), "is not beside it"),
+    "a file that is no HDF5": (lambda index: next(index.parent.glob("model_*")).write_bytes(b"x" * 99), "cut short or damaged"),
+    "a layer that is not listed": (_listing(lambda files: files.pop(next(iter(files)))), "do not hold the same layers"),
+    "a layer that no file has": (_listing(lambda files: files.update({"/x/vars": next(iter(files.values()))})), "the same layers"),
+    "no names": (_listing(lambda files: files.update({"/x/vars": [3]})), "this index is damaged"),
+    "no JSON": (lambda index: index.write_text("[" * 10**5), "this index is damaged"),
+}
+
+
+@pytest.mark.parametrize("name", LYING)
+def test_an_index_that_lies_is_one_error(name: str, made: Callable[[str], tuple[Path, Any]], tmp_path: Path) -> None:
+    change, message = LYING[name]
+    folder, model = made("ResNet")
+    change(_in_shards(copytree(folder, tmp_path / "preset"), model))
+    with pytest.raises(PorterError, match=message) as refused:
+        porter.convert(tmp_path / "preset", to="torch", out=tmp_path / "port", check=False)
+    assert refused.value.next and len(str(refused.value)) < 2000 and not (tmp_path / "port").exists()
+
+
 def test_a_part_of_a_preset_is_not_taken_for_the_whole(made: Callable[[str], tuple[Path, Any]], tmp_path: Path) -> None:
     with pytest.raises(PorterError, match=r"a part of a preset's tensors.*name the folder"):
         porter.convert(made("ResNet")[0] / "model.weights.h5", to="torch", out=tmp_path / "port")

@@ -12,7 +12,8 @@ from porter.formats.format import Content, Format, look_at, reader
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 PRESET = "keras-hub"
 BACKBONE_WEIGHTS, TASK_WEIGHTS, TASK_FILE = "model.weights.h5", "task.weights.h5", "task.json"
-"""The files of a preset folder."""
+BACKBONE_INDEX = "model.weights.json"
+"""The files of a preset folder. A large backbone has an index and several files instead of its one."""
 _ARCHIVES = "porter.formats.keras.read_keras"
 
 

@@ -1,5 +1,6 @@
 """KerasHub's preset folders (keras_hub/src/utils/preset_utils.py): config.json describes a backbone, whose tensors are in
-`model.weights.h5`; task.json describes the network around it, whose own tensors are in `task.weights.h5`.
+`model.weights.h5`, or in the files that `model.weights.json` lists; task.json describes the network around it, whose own tensors
+are in `task.weights.h5`.
 """
 
 from __future__ import annotations
@@ -7,25 +8,60 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from porter.base.errors import FileError
+from porter.base.dtypes import Array
+from porter.base.errors import FileError, some
 from porter.filegraph.checkpoint import Checkpoint
-from porter.formats.keras import BACKBONE_WEIGHTS, PRESET, TASK_WEIGHTS
+from porter.formats.keras import BACKBONE_INDEX, BACKBONE_WEIGHTS, PRESET, TASK_WEIGHTS, hdf5
+from porter.formats.keras.hdf5_objects import Node
 from porter.formats.keras.read_keras import read_weights_h5
+from porter.formats.sharded.read import read_index, shards_beside
+
+_AGAIN = "fetch the folder again, whole"
 
 
 def read_preset(folder: Path) -> Checkpoint:
-    """The tensors of a backbone, and those of its task, whose names begin with `task/`. Its path is that of the backbone's file.
+    """The tensors of a backbone, and those of its task, whose names begin with `task/`. Its path is that of the backbone's file, or
+    of its index.
 
     Raises:
-        FileError: a file is damaged, or the backbone's is not there.
+        FileError: a file is damaged, the backbone's is not there, or its index and the files beside it contradict each other.
     """
-    weights = folder / BACKBONE_WEIGHTS
-    if not weights.is_file():
-        next = "save it again with max_shard_size=None: porter reads no preset in several files"
-        raise FileError(f"this preset has no {BACKBONE_WEIGHTS}", where=str(folder), next=next)
-    backbone = replace(read_weights_h5(weights), format=PRESET, files=(weights,))
+    weights, index = folder / BACKBONE_WEIGHTS, folder / BACKBONE_INDEX
+    if weights.is_file():
+        backbone = replace(read_weights_h5(weights), format=PRESET, files=(weights,))
+    elif index.is_file():
+        backbone = _read_sharded(index)
+    else:
+        raise FileError(f"this preset has neither {BACKBONE_WEIGHTS} nor {BACKBONE_INDEX}", where=str(folder), next=_AGAIN)
     if not (folder / TASK_WEIGHTS).is_file():
         return backbone
     task = read_weights_h5(folder / TASK_WEIGHTS)
     tensors = {**backbone.tensors, **{f"task/{name}": array for name, array in task.tensors.items()}}
-    return replace(backbone, tensors=tensors, files=(weights, task.path))
+    return replace(backbone, tensors=tensors, files=(*backbone.files, task.path))
+
+
+def _read_sharded(index: Path) -> Checkpoint:
+    """The tensors of a backbone in several files, by their places in these (keras/src/saving/saving_lib.py, ShardedH5IOStore)."""
+    tensors: dict[str, Array] = {}
+    held = read_index(index)
+    files = shards_beside(index, held)
+    for name, file in files.items():
+        found = hdf5.read_hdf5(file, _variables)
+        groups = {f"/{place.rpartition('/')[0]}" for place in found}
+        if unlike := sorted(held[name] ^ groups):
+            message = f"index and shard '{name}' do not hold the same layers: only one of them has {some(unlike)}"
+            raise FileError(message, where=str(index), next=_AGAIN)
+        if twice := sorted(tensors.keys() & found.keys()):
+            raise FileError(f"several of its shards hold {some(twice)}", where=str(index), next=_AGAIN)
+        tensors |= found
+    kept = {place: array for place, array in tensors.items() if "seed_generator" not in place.split("/")}
+    return Checkpoint(index, PRESET, "tf", kept, files=(index, *files.values()))
+
+
+def _variables(file: hdf5.Hdf5) -> dict[str, Array]:
+    """The variables of all layers, by the path of each."""
+    found: dict[str, Node] = {}
+    for path, group in hdf5.walk(file, file.root):
+        if path[-1:] == ("vars",):
+            found |= {"/".join((*path, number)): hdf5.dataset_of(file, group, number) for number in hdf5.children(file, group)}
+    return hdf5.read_datasets(file, found)

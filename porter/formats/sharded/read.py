@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from porter.base.dtypes import Array
@@ -28,13 +29,14 @@ def read_sharded(path: Path) -> Checkpoint:
         FileError: the index or a shard is damaged, or they contradict each other; or a shard is not in the index's folder.
     """
     held = read_index(path)
-    with refusing_damage(path, _AGAIN, "this index"):
-        files = {name: _shard_at(path.parent, name) for name in held}
+    files = shards_beside(path, held)
     tensors: dict[str, Array] = {}
     notes: dict[str, None] = {}
     kinds = set[tuple[str, str | None]]()
     for name, file in files.items():
         shard = _read(file)
+        if twice := sorted(tensors.keys() & shard.tensors.keys()):
+            raise FileError(f"several of its shards hold {some(twice)}", where=str(path), next=_AGAIN)
         if unlike := sorted(held[name] ^ shard.tensors.keys()):
             message = f"index and shard '{name}' do not hold the same tensors: only one of them has {some(unlike)}"
             raise FileError(message, where=str(path), next=_AGAIN)
@@ -48,15 +50,17 @@ def read_sharded(path: Path) -> Checkpoint:
 
 
 def read_index(path: Path) -> dict[str, set[str]]:
-    """The names of the tensors of each shard, whose name is of a file in the index's folder.
+    """The names of the tensors of each shard, whose name is of a file in the index's folder. Keras names groups of tensors, which
+    may lie in several shards.
 
     Raises:
         FileError: it is damaged, lists more tensors or shards than any model's, or a file elsewhere.
     """
     held: dict[str, set[str]] = {}
     with refusing_damage(path, _AGAIN, "this index", OF_JSON):
-        for tensor, name in read_json(read_bounded(path, _MOST_BYTES))["weight_map"].items():
-            held.setdefault(name, set()).add(tensor)
+        for tensor, names in read_json(read_bounded(path, _MOST_BYTES))["weight_map"].items():
+            for name in [names] if isinstance(names, str) else names:
+                held.setdefault(name, set()).add(tensor)
         outside = next((name for name in held if not _PLAIN.fullmatch(name)), None)
         if outside is not None:
             raise ValueError(f"its shard '{outside:.80}' is not in its folder")
@@ -64,6 +68,16 @@ def read_index(path: Path) -> dict[str, set[str]]:
         if not 0 < len(held) <= _MOST_SHARDS or count > MOST_NODES:
             raise ValueError(f"it lists {count} tensors in {len(held)} files")
     return held
+
+
+def shards_beside(path: Path, held: Iterable[str]) -> dict[str, Path]:
+    """The files of an index's shards, by name.
+
+    Raises:
+        FileError: one is not beside it.
+    """
+    with refusing_damage(path, _AGAIN, "this index"):
+        return {name: _shard_at(path.parent, name) for name in held}
 
 
 def _shard_at(folder: Path, name: str) -> Path:

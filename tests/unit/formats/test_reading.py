@@ -147,7 +147,7 @@ def test_a_preset_of_keras_hub_has_two_files_of_tensors(tmp_path: Path) -> None:
     weights_h5(tmp_path / "task.weights.h5")
     assert read_checkpoint(tmp_path).tensors.keys() == {*tensors, *(f"task/{name}" for name in tensors)}
     (tmp_path / "model.weights.h5").unlink()
-    assert "max_shard_size" in message(tmp_path)
+    assert "neither model.weights.h5 nor model.weights.json" in message(tmp_path)
 
 
 def test_a_package_of_coreml_and_shapes_of_dlib_are_named(tmp_path: Path) -> None:

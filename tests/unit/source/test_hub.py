@@ -86,15 +86,20 @@ def test_shards_are_fetched_by_their_index(server: HubServer, tmp_path: Path) ->
         weights_in(Path(f"hf://{OWNED}"))
 
 
-def test_a_preset_is_fetched_with_its_task(server: HubServer) -> None:
-    server.files["model.weights.h5"] = server.files.pop("model.safetensors")
-    server.files |= {
+WHOLE = {"model.weights.h5": b""}
+SHARDED = {"model.weights.json": b'{"weight_map": {"/a/vars": ["model_00000.weights.h5"]}}', "model_00000.weights.h5": b""}
+
+
+@pytest.mark.parametrize("weights", [WHOLE, SHARDED], ids=["in one file", "in several"])
+def test_a_preset_is_fetched_with_its_task(weights: dict[str, bytes], server: HubServer) -> None:
+    del server.files["model.safetensors"]
+    server.files |= weights | {
         "config.json": b'{"module": "keras_hub.src", "class_name": "Net"}',
         "task.json": b"{}",
         "tokenizer.json": b"{}",
     }
     found = weights_in(Path(f"hf://{OWNED}"))
-    assert {file.name for file in found.iterdir()} == {"config.json", "model.weights.h5", "task.json"}
+    assert {file.name for file in found.iterdir()} == {"config.json", "task.json", *weights}
     assert {"task.weights.h5", "image_converter.json"} <= {*server.asked} and "tokenizer.json" not in server.asked
 
 
