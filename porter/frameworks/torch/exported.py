@@ -5,7 +5,7 @@ The program is read by porter (porter.formats.torch_export) and never by torch, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -88,9 +88,13 @@ class ExportedModule(nn.Module):
         known = [{**stored, **dict(zip(self._images, part, strict=True))} for part in parts]
         found = images
         for node, function in self._nodes:
+            copies: dict[Any, torch.Tensor] = {}
             for values in known:
-                given = _run(node, function, {name: self._argument(name, value, values) for name, value in node.arguments.items()})
+                arguments = {name: self._argument(name, value, values, copies) for name, value in node.arguments.items()}
+                given = _run(node, function, arguments)
                 values[node.name] = list(given) if isinstance(given, list | tuple) else [given]
+                if _is_in_place(node) or _memory(values[node.name]) & _memory(copies.values()):
+                    copies.clear()  # the next part has its own, because this one's may be changed
             for tap, place in self._shown.get(node.name, ()):
                 shown = [values[node.name][place] for values in known]
                 found = self.get_submodule(tap)((shown[0] if len(shown) == 1 else torch.cat(shown))[: len(images)])
@@ -103,15 +107,17 @@ class ExportedModule(nn.Module):
         """What the program is given beside images N×C×H×W, and these."""
         return [batch] if self._file is None else [batch, *beside(batch, self._file)]
 
-    def _argument(self, name: str, value: Any, known: Mapping[str, list[Any]]) -> Any:
+    def _argument(self, name: str, value: Any, known: Mapping[str, list[Any]], copies: dict[Any, torch.Tensor]) -> Any:
         if isinstance(value, tuple) and value[0] in self._stored:
             # A copy for each op, because all of them in double precision are twice the file, whose own memory is only for reading.
-            held = known[value[0]][value[1]]
-            return held.to(self._dtype if held.is_floating_point() else held.dtype, copy=True)
+            if value not in copies:
+                held = known[value[0]][value[1]]
+                copies[value] = held.to(self._dtype if held.is_floating_point() else held.dtype, copy=True)
+            return copies[value]
         if isinstance(value, tuple):
             return known[value[0]][value[1]]
         if isinstance(value, list):
-            return [self._argument(name, each, known) for each in value]
+            return [self._argument(name, each, known, copies) for each in value]
         if name == "dtype" and value is not None:
             return self._dtype if value in FLOATS else getattr(torch, TYPES[value])
         return _FORMATS[value] if name == "memory_format" and value is not None else value
@@ -142,6 +148,10 @@ def _run(node: AtenNode, function: Callable[[Mapping[str, Any]], Any], arguments
     except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError) as error:
         reason = first_line(error)
         raise MissingFramework(f"torch cannot run '{node.target}' as the program has it: {reason}", where=node.name) from None
+
+
+def _memory(values: Iterable[Any]) -> set[int]:
+    return {value.untyped_storage().data_ptr() for value in values if isinstance(value, torch.Tensor)}
 
 
 def _filled(part: torch.Tensor, size: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from porter.filegraph.file_graph import Foreign
 from porter.formats.reading import read_checkpoint
@@ -227,6 +228,24 @@ def test_a_program_computes_what_torch_computes(free: bool, decomposed: bool, tm
         theirs = run_reference(build_file(checkpoint, dtype, ANY), image.numpy(), taps)  # type: ignore[arg-type]
         for node, value in theirs.items():
             assert values[node].shape == value.shape and np.abs(values[node] - value).max() <= limit * np.abs(value).max(), node
+
+
+def test_a_program_of_one_image_widens_its_weights_once_for_many(tmp_path: Path) -> None:
+    widened = list[torch.Size]()
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if op is torch.ops.aten._to_copy.default:
+                widened.append(args[0].shape)
+            return op(*args, **(kwargs or {}))
+
+    layer, images = nn.Conv2d(3, 2, 3), torch.randn(4, 3, 8, 9)
+    checkpoint = read_checkpoint(export(layer, images[:1], tmp_path)[0])
+    module = build_file(checkpoint, "float64", ANY)
+    with Watch():
+        found = module(images.double())
+    wanted = layer.double()(images.double())
+    assert widened.count(layer.weight.shape) == 1 and torch.allclose(found, wanted, rtol=1e-14, atol=1e-15)
 
 
 def test_an_epsilon_that_is_not_stated_is_that_of_the_type_in_which_the_program_was_made(tmp_path: Path) -> None:
