@@ -5,16 +5,15 @@ It needs jax, flax, safetensors and the standard library only.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from importlib.resources import files
 
 from porter.frameworks.code.forward import OPERATORS
 from porter.frameworks.code.language import Language, Layer, Norm
 from porter.frameworks.code.model import docstring, model_classes, named_norms
+from porter.frameworks.code.own_layers import definitions, needed
 from porter.frameworks.code.text import Call, Choice, Expression, Item, call, flat, literal
 from porter.frameworks.code.tree import Body, make_tree
 from porter.frameworks.flax.spellings import FUNCTIONS, MAP_OF_FEATURES, SPELLINGS, WITH_TENSORS
@@ -101,14 +100,7 @@ def _chained(items: tuple[Item, ...], row: bool) -> Call:
     return Call("nnx.Sequential", tuple(Item(item.value) for item in items)) if row else Call("Layers", items)
 
 
-def _definitions() -> dict[str, str]:
-    """The classes and functions of layers.py without their types, by name, in their order."""
-    text = files("porter.frameworks.flax").joinpath("layers.py").read_text(encoding="utf-8")
-    lines, found = text.splitlines(), [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
-    return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in found}
-
-
-_OWN_LAYERS = _definitions()
+_OWN_LAYERS = definitions("porter.frameworks.flax", "layers.py")
 
 LANGUAGE = Language(
     module="nnx.Module",
@@ -165,7 +157,7 @@ def model_source(plan: Plan) -> str:
     steps = SPELLINGS.steps(plan)
     tree = make_tree(plan.graph, steps, LANGUAGE)
     body = model_classes(tree, plan.graph, steps, LANGUAGE, _fixed_size(plan, {INPUT: "x", **tree.further}))
-    own = _own_layers(body)
+    own = needed(body, _OWN_LAYERS)
     norms = named_norms(tree, LANGUAGE)
     draws = any(step.layer.kind == "nnx.Dropout" for step in steps)
     text = "\n\n\n".join(filter(None, (norms, own, body, _LOADER.format(**(_DRAWING if draws else _LASTING)))))
@@ -176,15 +168,6 @@ def model_source(plan: Plan) -> str:
     head = docstring(plan, tree, "N x H x W x {channels}")
     imports += "from flax import nnx\nfrom safetensors.flax import load_file\n"
     return "\n".join((head, "", standard + "\n" + imports, *(() if norms else ("",)), text)) + "\n"
-
-
-def _own_layers(body: str) -> str:
-    """The text of those of _OWN_LAYERS that `body`, or another of them, needs."""
-    found: list[str] = []
-    for name, text in reversed(_OWN_LAYERS.items()):
-        if re.search(rf"(?<![\w.]){name}(?=[(),])", "\n".join([body, *found])):
-            found.insert(0, text)
-    return "\n\n\n".join(found)
 
 
 def _fixed_size(plan: Plan, names: Mapping[str, str]) -> list[str]:

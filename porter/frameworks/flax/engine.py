@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from porter.base.errors import MissingFramework
 from porter.base.package import expect_installed, install
+from porter.frameworks.ports_only import build_file as build_file, disagreement as disagreement, twin as twin
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
-    from porter.filegraph.checkpoint import Checkpoint
     from porter.frameworks import Classifier, Tensors
     from porter.graph.plan import Plan
-    from porter.padding import Size
 
 NAME = "flax"
 
@@ -28,25 +26,11 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     return build_model(plan, tensors, dtype, device)
 
 
-def twin(model: Any, plan: Plan) -> None:
-    """None: a layer of Flax gets its padding when it is made."""
-
-
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
     """Values at `taps` for a batch N×C×H×W; see porter.frameworks.flax.graph_module."""
     from porter.frameworks.flax.graph_module import run_model
 
     return run_model(model, batch, taps)
-
-
-def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """None is built: no file has a graph of Flax.
-
-    Raises:
-        MissingFramework: always.
-    """
-    of = checkpoint.carried and checkpoint.format
-    raise MissingFramework(f"Flax runs no graph of {of}", where=str(checkpoint.path))
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
@@ -59,7 +43,3 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
     from porter.frameworks.flax.evaluate import make_classifier
 
     return make_classifier(model, protocol, how, tap)
-
-
-def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """None: no file has a graph of Flax."""

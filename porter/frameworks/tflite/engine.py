@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from porter.base.errors import MissingFramework, UsageError
+from porter.base.errors import UsageError
+from porter.frameworks.ports_only import build_file as build_file, disagreement as disagreement, twin as twin
 from porter.frameworks.tf import engine as keras
 
 if TYPE_CHECKING:  # `porter pads` needs no numpy
     from porter.base.dtypes import Array, Dtype, Run
     from porter.data.preprocess import Preprocess
-    from porter.filegraph.checkpoint import Checkpoint
     from porter.frameworks import Classifier, Tensors
     from porter.graph.plan import Plan
-    from porter.padding import Size
 
 NAME = "tflite"
 FILE, WHOLE = "model.tflite", "bytes"
@@ -42,25 +41,11 @@ def build(plan: Plan, tensors: Tensors, layers: Mapping[str, str], dtype: Dtype,
     raise UsageError("TensorFlow Lite computes in float32 only", next="verify the port beside its source")
 
 
-def twin(model: Any, plan: Plan) -> None:
-    """None: a file is converted anew for each plan."""
-
-
 def run(model: Any, batch: Array, taps: Sequence[str]) -> dict[str, Array]:
     """Values at `taps`, those that the file keeps, for a batch N×C×H×W; see porter.frameworks.tflite.running."""
     from porter.frameworks.tflite.running import LiteModel
 
     return model.values(batch, taps) if isinstance(model, LiteModel) else keras.run(model, batch, taps)
-
-
-def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
-    """None is built: porter's own engine runs others' files.
-
-    Raises:
-        MissingFramework: always.
-    """
-    of = checkpoint.carried and checkpoint.format
-    raise MissingFramework(f"porter's own engine runs graphs of {of}", where=str(checkpoint.path))
 
 
 def run_reference(model: Any, batch: Array, taps: Mapping[str, str]) -> dict[str, Array]:
@@ -80,7 +65,3 @@ def classifier(model: Any, protocol: Preprocess, device: str, how: Run, tap: str
     expect_run(how, "TensorFlow Lite")
     path = tap or model.plan.graph.output
     return classifier_of(lambda images: run(model, images, [path])[path], protocol)
-
-
-def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
-    """None: no other implementation runs these files."""

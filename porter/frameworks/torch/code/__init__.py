@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping
 
 from porter.frameworks.code.model import docstring, model_classes, named_norms
+from porter.frameworks.code.own_layers import needed
 from porter.frameworks.code.tree import make_tree
 from porter.frameworks.torch.code.language import LANGUAGE
 from porter.frameworks.torch.code.loader import CHAIN_FUNCTION, fixed_size, loader
-from porter.frameworks.torch.code.signatures import own_layers
+from porter.frameworks.torch.code.signatures import OWN_LAYERS
 from porter.frameworks.torch.steps import make_steps
 from porter.graph import INPUT
 from porter.graph.plan import Plan
@@ -30,7 +31,7 @@ def model_source(plan: Plan, names: Mapping[str, str] | None = None) -> str:
     steps = make_steps(plan)
     tree = make_tree(plan.graph, steps, LANGUAGE)
     body = model_classes(tree, plan.graph, steps, LANGUAGE, fixed_size(plan, {INPUT: "x", **tree.further}))
-    own = own_layers(body)
+    own = needed(body, OWN_LAYERS)
     parts = [
         _head(docstring(plan, tree, "N x {channels} x H x W"), named_norms(tree, LANGUAGE), own + body),
         *([CHAIN_FUNCTION] if "chain(" in body else []),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Mapping
-from importlib.resources import files
 
+from porter.frameworks.code.own_layers import definitions
 from porter.frameworks.torch.spellings import IN_PLACE
 from porter.graph.blocks.arguments import Value
 
@@ -95,22 +93,5 @@ DEFAULTS: Mapping[str, Mapping[str, Value]] = {
 """Torch's own defaults, and those of layers.py."""
 
 
-def _definitions(name: str) -> dict[str, str]:
-    """The classes and functions of a module, by name, in their order."""
-    text = files("porter.frameworks.torch").joinpath(name).read_text(encoding="utf-8")
-    found = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
-    lines = text.splitlines()  # ast.get_source_segment would split the text again for each
-    return {node.name: "\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in found}
-
-
-OWN_LAYERS = _definitions("layers.py") | _definitions("resizing.py")
+OWN_LAYERS = definitions("porter.frameworks.torch", "layers.py", "resizing.py")
 """The text of each layer that torch.nn lacks, by its name; and of the functions that these call."""
-
-
-def own_layers(body: str) -> str:
-    """The text of those of OWN_LAYERS that `body`, or another of them, needs."""
-    found: list[str] = []
-    for name, text in reversed(OWN_LAYERS.items()):
-        if re.search(rf"(?<![\w.]){name}\(", "\n".join([body, *found])):
-            found.insert(0, text)
-    return "\n\n\n".join(found)

@@ -1,0 +1,31 @@
+"""What the engines share that run ports only: no file has a graph of their framework, and no port another plan's weights."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from porter.base.errors import MissingFramework
+
+if TYPE_CHECKING:  # `porter pads` needs no numpy
+    from porter.base.dtypes import Array, Dtype
+    from porter.filegraph.checkpoint import Checkpoint
+    from porter.graph.plan import Plan
+    from porter.padding import Size
+
+
+def build_file(checkpoint: Checkpoint, dtype: Dtype, size: Size) -> Any:
+    """None is built.
+
+    Raises:
+        MissingFramework: always.
+    """
+    of = checkpoint.carried and checkpoint.format
+    raise MissingFramework(f"what runs such ports runs no graph of {of}", where=str(checkpoint.path))
+
+
+def disagreement(checkpoint: Checkpoint, batch: Array) -> None:
+    """None: no other implementation runs such files."""
+
+
+def twin(model: Any, plan: Plan) -> None:
+    """None: a model gets its padding when it is made."""
