@@ -12,7 +12,7 @@ from porter.reporting.words import conclude, facts
 
 
 @dataclass(frozen=True)
-class Row:
+class Pair:
     """What is said of either port; empty where its record says nothing."""
 
     what: str
@@ -34,8 +34,8 @@ def beside(one: Contents, other: Contents) -> dict[str, Any]:
     }
 
 
-def _rows(one: Mapping[str, str], other: Mapping[str, str]) -> list[Row]:
-    return [Row(what, one.get(what, ""), other.get(what, "")) for what in dict.fromkeys((*one, *other))]
+def _rows(one: Mapping[str, str], other: Mapping[str, str]) -> list[Pair]:
+    return [Pair(what, one.get(what, ""), other.get(what, "")) for what in dict.fromkeys((*one, *other))]
 
 
 def _relation(one: Contents, other: Contents) -> str:

@@ -34,7 +34,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Block:
+class Box:
     """Nodes that stand together.
 
     Attributes:
@@ -57,7 +57,7 @@ class Block:
         return sum(step.pad is not None and step.pad.kind != "native" for step in self.steps)
 
 
-def blocks_of(record: Record) -> list[Block]:
+def blocks_of(record: Record) -> list[Box]:
     """The blocks of a port's graph; none where it has more nodes than a page holds."""
     graph = from_record(record.graph)
     if len(graph.nodes) > MOST_NODES:
@@ -74,7 +74,7 @@ def blocks_of(record: Record) -> list[Block]:
         reads = dict.fromkeys(home[source] for node in nodes for source in node.inputs if home.get(source, name) != name)
         counts = Counter(node.op_name for node in nodes)
         ops = ", ".join(f"{count} {op}" if count > 1 else op for op, count in counts.items())
-        found.append(Block(name, ops, tuple(map(step, nodes)), () if set(reads) <= {before} else tuple(reads)))
+        found.append(Box(name, ops, tuple(map(step, nodes)), () if set(reads) <= {before} else tuple(reads)))
         before = name
     return found
 

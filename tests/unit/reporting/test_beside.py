@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import porter
-from porter.reporting.beside import Row, beside
+from porter.reporting.beside import Pair, beside
 from porter.reporting.records import read_contents
 from tests.support.fixtures import Cli
 from tests.support.reporting.html import parse
@@ -21,7 +21,7 @@ def test_rows_say_where_two_ports_differ(tmp_path: Path) -> None:
     assert shown["names"] == ["one", "other"] and shown["relation"].startswith("Both were made from the same file and are proved")
     facts = {row.what: row for row in shown["facts"]}
     assert facts["To"].one != facts["To"].other and facts["Variant"].one == facts["Variant"].other
-    assert shown["pads"][0] == Row("stem/conv", "pad ((0,1),(0,1)) with 0, then valid", "same")
+    assert shown["pads"][0] == Pair("stem/conv", "pad ((0,1),(0,1)) with 0, then valid", "same")
     assert [row.other for row in shown["accuracies"]][:1] == ["70.00 (68.30 to 76.10)"]
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from porter.graph import INPUT, Add, Conv, Dense, GlobalAvgPool, Graph, Node, Relu
 from porter.graph.record import to_record
 from porter.padding import Convention, Window
-from porter.reporting.blocks import MOST_BLOCKS, MOST_NODES, Block, blocks_of
+from porter.reporting.blocks import MOST_BLOCKS, MOST_NODES, Box, blocks_of
 from porter.reporting.records import read_contents
 from tests.support.reporting.ports import write_port
 
 CONV = Conv(4, Window((3, 3), (1, 1)), Convention("same"))
 
 
-def made(folder: Path, *nodes: Node) -> list[Block]:
+def made(folder: Path, *nodes: Node) -> list[Box]:
     graph = to_record(Graph(channels=3, nodes=nodes, output=nodes[-1].path))
     return blocks_of(read_contents(write_port(folder, graph=graph, pads=[])).record)
 
