@@ -1,0 +1,70 @@
+"""Mistakes that `scripts/mutants --code` plants in porter's own source."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.support.mutation.of_code import Mistake, mistakes_in, plant
+from tests.support.mutation.of_code_page import table
+
+SOURCE = '''
+"""A module."""
+SIZE = 3
+
+
+def padded(size: int, kernel: int = 2) -> int:
+    if size < 0:
+        raise ValueError(f"{size} is below {0}")
+    return size + kernel if size > 1 and kernel else max(size, 1)
+
+
+PICK = {"first": lambda one, other: (one, other)}
+'''
+
+
+@pytest.fixture
+def mistakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Mistake]:
+    """Of a module `changed`, by their kinds with their places among those of a kind."""
+    (tmp_path / "changed.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "changed", raising=False)
+    found = mistakes_in(tmp_path / "changed.py")
+    kinds = [each.kind for each in found]
+    return {f"{kind} {kinds[:place].count(kind)}": each for place, (kind, each) in enumerate(zip(kinds, found, strict=True))}
+
+
+def test_they_are_in_functions_and_not_in_words(mistakes: dict[str, Mistake]) -> None:
+    of_padded = {"branch 0", "comparison 0", "constant 0", "branch 1", "operator 0", "and, or 0", "comparison 1", "constant 1"}
+    assert set(mistakes) == of_padded | {"swapped arguments 0", "constant 2", "order 0"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "before", "after"),
+    [
+        ("operator 0", (5, 2), 7, 3),
+        ("branch 1", (5, 2), 7, 5),
+        ("comparison 1", (1, 2), 1, 3),
+        ("and, or 0", (0, 2), 1, 2),
+        ("constant 2", (0, 2), 1, 2),
+    ],
+)
+def test_a_mistake_changes_functions_that_were_made_before(
+    kind: str, given: tuple[int, int], before: int, after: int, mistakes: dict[str, Mistake]
+) -> None:
+    padded = import_module("changed").padded
+    assert padded(*given) == before
+    assert plant(mistakes[kind]) == 1 and padded(*given) == after
+
+
+def test_a_function_without_a_name_has_mistakes_too(mistakes: dict[str, Mistake]) -> None:
+    pick = import_module("changed").PICK["first"]
+    assert plant(mistakes["order 0"]) == 1 and pick(1, 2) == (2, 1)
+
+
+def test_the_table_counts_by_room() -> None:
+    found = [{"key": "porter/graph/plan.py:1:order:0", "state": state} for state in ("refused", "refused", "proved and wrong")]
+    assert "| graph | 3 | 2 | 0 | 0 | 0 | 0 | 1 | 0 |" in table(found) and "| padding | 0 |" in table(found)

@@ -1,0 +1,140 @@
+"""Small files of each format, one operator or layer in each, with images and what the file's own framework gives for them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import porter
+from porter.base.dtypes import Array
+from porter.base.errors import PorterError
+
+CLOSE = 1e-5
+"""The relative L2 distance in float32 up to which outputs are the same."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A file with images N x C x H x W, and what its port for torch gives for them."""
+
+    name: str
+    file: Path
+    images: Array
+    outputs: tuple[Array, ...]
+
+
+def make(folder: Path) -> None:
+    """Writes the corpus. What is refused, or is not what the framework gives, is named and left out."""
+    for name, file, images, wanted in _files(folder):
+        place = folder / name
+        try:
+            outputs = outputs_of(porter.convert(file, to="torch", out=place / "port").folder, images)
+        except PorterError as error:
+            print(f"{name}: {str(error)[:120]}", flush=True)
+            continue
+        if len(outputs) != len(wanted) or not all(map(_same_in_some_order, outputs, wanted)):
+            print(f"{name}: the port gives something else than {file.name}", flush=True)
+            continue
+        np.savez(place / "values.npz", images, *outputs)
+        (place / "item.json").write_text(json.dumps({"file": str(file.relative_to(folder))}))
+
+
+def read(folder: Path) -> list[Item]:
+    """The corpus of a folder."""
+    found = []
+    for stated in sorted(folder.glob("*/item.json")):
+        with np.load(stated.with_name("values.npz")) as values:
+            images, *outputs = (values[name] for name in values.files)
+        found.append(Item(stated.parent.name, folder / json.loads(stated.read_text())["file"], images, tuple(outputs)))
+    return found
+
+
+def outputs_of(port: Path, images: Array) -> tuple[Array, ...]:
+    import torch
+
+    with torch.no_grad():
+        found = porter.load(port)(torch.from_numpy(images.astype(np.float32)))
+    return tuple(each.numpy() for each in (found if isinstance(found, list | tuple) else [found]))
+
+
+def same(found: Array, wanted: Array) -> bool:
+    if found.shape != wanted.shape or not np.isfinite(found).all():
+        return False
+    return bool(np.linalg.norm(found - wanted) <= CLOSE * max(np.linalg.norm(wanted), 1e-12))
+
+
+def _same_in_some_order(found: Array, wanted: Array) -> bool:
+    """Whether they are the same but for the order of their axes: a map is channels first here, and last in Keras."""
+    if found.ndim != wanted.ndim:
+        return False
+    orders = [order for order in permutations(range(wanted.ndim)) if order[0] == 0]
+    return any(same(found, np.asarray(wanted.transpose(order), np.float32)) for order in orders)
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    for made in (_torch, _onnx, _keras):
+        yield from made(folder)
+
+
+def _keras(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    from porter.frameworks.tf.runtime import import_keras
+    from tests.support.filegraph.keras_cases import KERAS_3_CASES, KERAS_CASES, images, keras_model
+
+    keras, batch = import_keras(), images()
+    for number, (name, case) in enumerate({**KERAS_CASES, **KERAS_3_CASES}.items()):
+        place = folder / f"keras-{number:03}"
+        place.mkdir(parents=True)
+        try:
+            model, _ = keras_model(keras, {name: case})
+            model.save(place / "model.keras")
+            found = model(batch.astype(np.float32))
+            found = found if isinstance(found, list) else [found]
+        except Exception as error:
+            print(f"keras, {name}: {error!s:.80}")
+            continue
+        yield (
+            place.name,
+            place / "model.keras",
+            batch.transpose(0, 3, 1, 2),
+            [np.asarray(each) for each in found],
+        )
+
+
+def _torch(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    import torch
+
+    from tests.support.formats.torch_export.exports import export
+    from tests.unit.formats.torch_export.test_ops import CASES, SIZE, Ops
+
+    image = torch.randn(2, 6, *SIZE, generator=torch.Generator().manual_seed(1))
+    for number, (name, case) in enumerate(CASES.items()):
+        place = folder / f"torch-{number:03}"
+        place.mkdir(parents=True)
+        model = Ops({name: case}).eval()
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            file, _ = export(model, image, place)
+            yield place.name, file, image.numpy(), [each.numpy() for each in model(image)]
+
+
+def _onnx(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    from tests.support.frameworks.onnx.operators import cases, model
+
+    for number, case in enumerate(cases()):
+        place = folder / f"onnx-{number:03}"
+        place.mkdir(parents=True)
+        made: Any = model(case, case.opsets()[-1])
+        onnx.save(made, place / "model.onnx")
+        batch = case.batch().astype(np.float32)
+        wanted = ReferenceEvaluator(made).run(None, {"x": batch})
+        yield place.name, place / "model.onnx", batch, [np.asarray(each) for each in wanted]

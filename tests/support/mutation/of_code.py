@@ -1,0 +1,135 @@
+"""Mistakes in porter's own source, one at a time: another constant, comparison, sign, order, branch or argument."""
+
+from __future__ import annotations
+
+import ast
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FunctionType
+
+_COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq},
+    **{ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is},
+}
+_COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
+    **{ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv},
+    **{ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr},
+}
+_LEFT_OUT = (ast.Raise, ast.Assert, ast.JoinedStr, ast.AnnAssign)
+"""What only words a message or a type."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake in a file of source: the `place`-th that its functions can have."""
+
+    file: Path
+    line: int
+    kind: str
+    place: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.file}:{self.line}:{self.kind}:{self.place}"
+
+
+def mistakes_in(file: Path) -> list[Mistake]:
+    """All mistakes that can be planted in a file, in their order."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return [Mistake(file, node.lineno, kind, place) for place, (node, kind, _) in enumerate(_changes(tree))]
+
+
+def plant(mistake: Mistake) -> int:
+    """Gives the functions of this process the code of the file with the mistake; returns how many are others now."""
+    text = mistake.file.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    for place, (node, _, changed) in enumerate(_changes(tree)):
+        if place == mistake.place:
+            _replace(tree, node, changed)
+    trees = (ast.parse(text), ast.fix_missing_locations(tree))
+    before, after = (_codes(compile(each, str(mistake.file), "exec")) for each in trees)
+    others = {key: code for key, code in after.items() if code != before.get(key)}
+    planted = 0
+    for function in [each for each in gc.get_objects() if isinstance(each, FunctionType)]:
+        code = function.__code__
+        if code.co_filename == str(mistake.file) and (new := others.get((code.co_qualname, code.co_firstlineno))) is not None:
+            function.__code__ = new
+            planted += 1
+    return planted
+
+
+def _codes(code: CodeType) -> dict[tuple[str, int], CodeType]:
+    found = {}
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            found[each.co_qualname, each.co_firstlineno] = each
+            found |= _codes(each)
+    return found
+
+
+def _replace(tree: ast.AST, old: ast.AST, new: ast.AST) -> None:
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is old:
+                setattr(parent, name, new)
+                return
+            if isinstance(value, list) and any(each is old for each in value):
+                value[next(index for index, each in enumerate(value) if each is old)] = new
+                return
+
+
+def _changes(tree: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, str, ast.AST]]:
+    """Each node within a function, with a kind of mistake and what stands in its place then."""
+    for node in _in_functions(tree, False):
+        for kind, changed in _of(node):
+            yield node, kind, ast.copy_location(changed, node)
+
+
+def _in_functions(node: ast.AST, inside: bool) -> Iterator[ast.expr | ast.stmt]:
+    if isinstance(node, _LEFT_OUT):
+        return
+    if inside and isinstance(node, ast.expr | ast.If):
+        yield node
+    if isinstance(node, ast.FunctionDef):
+        for statement in node.body:
+            yield from _in_functions(statement, True)
+        return
+    inside = inside or isinstance(node, ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        yield from _in_functions(child, inside)
+
+
+def _of(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    match node:
+        case ast.Constant(value=bool()):
+            yield "constant", ast.Constant(not node.value)
+        case ast.Constant(value=int()):
+            yield "constant", ast.Constant(node.value + 1)
+        case ast.Constant(value=float()):
+            yield "constant", ast.Constant(node.value * 1.5 + (node.value == 0))
+        case ast.Compare(ops=[op]) if type(op) in _COMPARED:
+            yield "comparison", ast.Compare(node.left, [_COMPARED[type(op)]()], node.comparators)
+        case ast.BinOp(op=op) if type(op) in _COMPUTED:
+            yield "operator", ast.BinOp(node.left, _COMPUTED[type(op)](), node.right)
+        case ast.BoolOp():
+            yield "and, or", ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
+        case ast.UnaryOp(op=ast.Not() | ast.USub()):
+            yield "sign", node.operand
+        case ast.IfExp():
+            yield "branch", ast.IfExp(node.test, node.orelse, node.body)
+        case ast.If():
+            yield "branch", ast.If(ast.UnaryOp(ast.Not(), node.test), node.body, node.orelse)
+        case ast.Tuple(elts=[first, second], ctx=ast.Load()) if not any(isinstance(each, ast.Starred) for each in (first, second)):
+            yield "order", ast.Tuple([second, first], ast.Load())
+        case ast.Call():
+            yield from _of_call(node)
+
+
+def _of_call(node: ast.Call) -> Iterator[tuple[str, ast.AST]]:
+    if len(node.args) > 1 and not any(isinstance(each, ast.Starred) for each in node.args[:2]):
+        yield "swapped arguments", ast.Call(node.func, [node.args[1], node.args[0], *node.args[2:]], node.keywords)
+    for index in range(len(node.keywords)):
+        rest = [*node.keywords[:index], *node.keywords[index + 1 :]]
+        yield "dropped argument", ast.Call(node.func, node.args, rest)
