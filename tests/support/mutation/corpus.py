@@ -136,5 +136,8 @@ def _onnx(folder: Path) -> Iterator[tuple[str, Path, Array, list[Array]]]:
         made: Any = model(case, case.opsets()[-1])
         onnx.save(made, place / "model.onnx")
         batch = case.batch().astype(np.float32)
-        wanted = ReferenceEvaluator(made).run(None, {"x": batch})
+        try:
+            wanted = ReferenceEvaluator(made).run(None, {"x": batch})
+        except ValueError:  # ONNX's own code has no transposed convolution in groups
+            continue
         yield place.name, place / "model.onnx", batch, [np.asarray(each) for each in wanted]
