@@ -72,7 +72,7 @@ class Writer:
             self.traced.constants.update(zip(operation.outputs, values, strict=True))
             return
         title = next((self.owners[name] for name in operation.inputs if name in self.owners), "")
-        if all(name in self.owners or name in self.traced.constants for name in operation.inputs):
+        if title and all(name in self.owners or name in self.traced.constants for name in operation.inputs):
             self.owners.update(dict.fromkeys(operation.outputs, title))
         before = len(self.nodes)
         made = write(self, operation) if (write := self.writes.get(operation.name)) else None
