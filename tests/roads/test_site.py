@@ -27,6 +27,7 @@ def test_a_page_does_what_it_says(page: Path, cli: Cli, monkeypatch: pytest.Monk
         return ran.out
 
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path_importer_cache", {})  # another test may have had a folder of this name elsewhere
     monkeypatch.delitem(sys.modules, "model", raising=False)
     text = page.read_text(encoding="utf-8")
     lay_out(page.stem)

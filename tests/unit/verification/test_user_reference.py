@@ -102,12 +102,12 @@ def softmaxed():
 
 
 def single():
-    return With(lambda x: x.float())
+    return With(lambda x: torch.from_numpy(x.numpy(force=True).astype("float32")))
 
 
 def single_inside():
     net = Net()
-    net.conv1.register_forward_hook(lambda layer, inputs, output: output.float())
+    net.conv1.register_forward_hook(lambda layer, inputs, output: torch.from_numpy(output.numpy(force=True).astype("float32")))
     net.bn1.register_forward_pre_hook(lambda layer, inputs: inputs[0].to(layer.weight.dtype))
     return net
 
