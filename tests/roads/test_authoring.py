@@ -8,13 +8,9 @@ import pytest
 
 from tests.support.checkout import ROOT
 from tests.support.fixtures import Cli
+from tests.support.pages import without_figures
 
 PAGE = (ROOT / "docs" / "authoring.md").read_text(encoding="utf-8")
-
-
-def without_figures(text: str) -> str:
-    """Distances differ between machines."""
-    return re.sub(r"\d\.\de[-+]\d\d", "FIGURE", text)
 
 
 def test_the_page_does_what_it_says(tmp_path: Path, cli: Cli) -> None:

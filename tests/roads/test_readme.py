@@ -13,6 +13,7 @@ from torch import nn
 import porter
 from tests.support.checkout import ROOT
 from tests.support.fixtures import Cli, WeightsMaker
+from tests.support.pages import without_figures
 
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -51,9 +52,6 @@ def test_a_file_of_ones_own_is_ported_trained_and_taken_home_as_shown(cli: Cli, 
     (check,) = re.findall(r"  # check    (.*?); \.\.\.\n", TEXT)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "model", raising=False)
-
-    def without_figures(text: str) -> str:
-        return re.sub(r"\d\.\de-\d\d", "FIGURE", text)
 
     for code, (command, printed) in zip(blocks, shown, strict=True):
         exec(code, {})
