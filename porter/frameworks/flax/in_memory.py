@@ -60,9 +60,8 @@ def _traced(model: nnx.Module, shape: _Shape, is_open: bool) -> Traced:
     """The operations of a module for any number of images; if it is open, of any rows and columns too."""
     _, rows, columns, channels = shape
     sizes = [(2, rows, columns), (3, rows, columns)]
-    if (
-        is_open
-    ):  # in each axis even and odd ones, also behind strides; the last are far apart, so that no two open sizes are the same
+    if is_open:
+        # In each axis even and odd ones, also behind strides; the last are far apart, so that no two open sizes are the same.
         sizes = [sizes[0], (3, rows + 1, columns + 3), (5, 2 * rows + 3, 2 * columns + 99)]
     return merge([trace(model, (*each, channels)) for each in sizes])
 
